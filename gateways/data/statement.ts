@@ -1,0 +1,40 @@
+import { hash } from 'node:crypto'
+
+/** A parameterised SQL statement; parameters are `$1…`, sent in text format, null as SQL NULL. */
+export interface Statement {
+  /** Prepared-statement name, a digest of the text: equal texts share one plan on a connection. */
+  readonly name: string
+  readonly text: string
+}
+
+export type Parameter = string | null
+
+export function statement(text: string): Statement {
+  return { name: `b${hash('sha1', text, 'hex').slice(0, 24)}`, text }
+}
+
+/** Under whose eyes a statement runs; reaches the database in the same round trip as the statement. */
+export interface CallContext {
+  /** Database role for the transaction (`set_config('role', …, true)`); absent: the login role. */
+  readonly role?: string
+  /** JSON text for `request.jwt.claims`; absent: empty. */
+  readonly claims?: string
+  readonly readOnly: boolean
+  /** Emitted into the WAL in the same transaction, before the statement; only with change capture on. */
+  readonly command?: string
+}
+
+/** One result row: the raw bytes of each column in text format, null for SQL NULL. Valid until the next tick only if not copied. */
+export type RawRow = readonly (Buffer | null)[]
+
+export interface RawResult {
+  readonly rows: readonly RawRow[]
+  /** The number in the command tag (`INSERT 0 3` -> 3). */
+  readonly rowCount: number
+}
+
+/** The effect edge to PostgreSQL: one round trip, one implicit transaction. */
+export interface Database {
+  /** @throws {Rejected|Unavailable} the database's error, translated (SQLSTATE in `details.sqlstate`). */
+  run(statement: Statement, parameters: readonly Parameter[], context: CallContext): Promise<RawResult>
+}
