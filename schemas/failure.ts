@@ -1,4 +1,4 @@
-import { errorCodes, type ErrorCode } from './errors.ts'
+import { type ErrorCode, errorCodes } from './errors.ts'
 
 interface FailureDetail {
   /** What exactly was wrong, for a program: the field, the value's place, the database's own message. */

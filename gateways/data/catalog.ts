@@ -101,7 +101,12 @@ export interface DatabaseFunction {
   readonly name: string
   readonly comment: string | null
   readonly volatility: 'immutable' | 'stable' | 'volatile'
-  readonly arguments: readonly { readonly name: string; readonly type: DatabaseType; readonly optional: boolean; readonly variadic: boolean }[]
+  readonly arguments: readonly {
+    readonly name: string
+    readonly type: DatabaseType
+    readonly optional: boolean
+    readonly variadic: boolean
+  }[]
   readonly returns: { readonly type: DatabaseType; readonly set: boolean; readonly void: boolean }
 }
 

@@ -8,11 +8,17 @@ import { type Static, Type } from 'typebox'
  */
 export const ChangeEvent = Type.Object(
   {
-    type: Type.Union([Type.Literal('INSERT'), Type.Literal('UPDATE'), Type.Literal('DELETE'), Type.Literal('TRUNCATE')]),
+    type: Type.Union([
+      Type.Literal('INSERT'),
+      Type.Literal('UPDATE'),
+      Type.Literal('DELETE'),
+      Type.Literal('TRUNCATE'),
+    ]),
     schema: Type.String(),
     table: Type.String(),
     data: Type.Record(Type.String(), Type.Unknown(), {
-      description: 'INSERT: the row. UPDATE: {old, new}. DELETE: the key, or the row with replica identity full. TRUNCATE: {}.',
+      description:
+        'INSERT: the row. UPDATE: {old, new}. DELETE: the key, or the row with replica identity full. TRUNCATE: {}.',
     }),
     timestamp: Type.Integer({ description: 'commit time, epoch ms' }),
   },

@@ -6,7 +6,10 @@ export const dataErrors = {
   'data/unknown-function': { status: 404, meaning: 'The exposed schema has no such function with these arguments.' },
   'data/row-not-found': { status: 404, meaning: 'No row has this key, or the caller may not see it.' },
   'data/no-primary-key': { status: 400, meaning: 'The table has no primary key, so single rows cannot be addressed.' },
-  'data/invalid-key': { status: 400, meaning: 'The key in the path has the wrong number of values or a value of the wrong type.' },
+  'data/invalid-key': {
+    status: 400,
+    meaning: 'The key in the path has the wrong number of values or a value of the wrong type.',
+  },
   'data/invalid-filter': { status: 400, meaning: 'A filter cannot be parsed or does not fit the column.' },
   'data/invalid-select': { status: 400, meaning: 'The select list cannot be parsed.' },
   'data/invalid-order': { status: 400, meaning: 'orderBy, orderDirection or order cannot be used.' },
@@ -27,5 +30,8 @@ export const dataErrors = {
   'data/database-error': { status: 400, meaning: 'The database refused the statement; details.sqlstate says why.' },
   'data/statement-timeout': { status: 503, meaning: 'The statement ran longer than app.statement-timeout.' },
   'data/database-unavailable': { status: 503, meaning: 'The database cannot be reached or has no free connection.' },
-  'data/changes-unavailable': { status: 503, meaning: 'Change streams are off or the database does not allow them; hint says what mends it.' },
+  'data/changes-unavailable': {
+    status: 503,
+    meaning: 'Change streams are off or the database does not allow them; hint says what mends it.',
+  },
 } as const

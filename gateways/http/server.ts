@@ -1,0 +1,97 @@
+import { randomUUID } from 'node:crypto'
+import type { Socket } from 'node:net'
+import cors from '@fastify/cors'
+import fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
+import { errorBody, failureOf } from './failure-reply.ts'
+
+export interface HttpServerOptions {
+  /** Largest request body, bytes. */
+  readonly maxBodyBytes: number
+  /** Origins a browser may call from; `*` for any. Credentials are never allowed: tokens travel in headers. */
+  readonly corsOrigins: readonly string[]
+  /** Called with every failure that is a fault of ours, never with a caller's mistake. */
+  readonly onFault: (fault: { readonly requestId: string; readonly route: string; readonly error: unknown }) => void
+}
+
+/** Headers a browser's script may read besides the safelisted ones. */
+const exposedHeaders = [
+  'ETag',
+  'Location',
+  'Content-Range',
+  'Preference-Applied',
+  'Idempotency-Replayed',
+  'Retry-After',
+  'X-Request-Id',
+]
+
+const jsonType = 'application/json; charset=utf-8'
+
+/** Longest path parameter, characters: a composite key of a few long texts. */
+const maxParamLength = 4096
+
+/**
+ * A fastify server with what all services share: request ids, the one error shape, CORS, limits, health routes.
+ * JSON bodies arrive as the bytes the client sent (`Buffer`): the services read numbers without losing digits.
+ */
+export async function createHttpServer(options: HttpServerOptions): Promise<FastifyInstance> {
+  const app = fastify({
+    logger: false,
+    bodyLimit: options.maxBodyBytes,
+    requestTimeout: 60_000,
+    keepAliveTimeout: 65_000,
+    forceCloseConnections: true,
+    genReqId: () => randomUUID(),
+    frameworkErrors: (error, request, reply) => {
+      const failure = failureOf(error)
+      const answer = reply as FastifyReply
+      void answer.code(failure.status).type(jsonType).send(errorBody(failure, request.id))
+    },
+    clientErrorHandler: refuseMalformedRequest,
+    routerOptions: { maxParamLength, ignoreTrailingSlash: true, querystringParser: () => ({}) },
+  })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser(['application/json', 'text/json'], { parseAs: 'buffer' }, (_request, body, done) => {
+    done(null, body)
+  })
+  await app.register(cors, {
+    origin: options.corsOrigins.includes('*') ? '*' : [...options.corsOrigins],
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+    exposedHeaders,
+    maxAge: 600,
+  })
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff')
+  })
+  app.setErrorHandler((error, request, reply) => {
+    const failure = failureOf(error)
+    if (failure.fault) {
+      options.onFault({ requestId: request.id, route: `${request.method} ${request.routeOptions.url ?? ''}`, error })
+    }
+    if (failure.retryAfterSeconds !== undefined) reply.header('Retry-After', String(failure.retryAfterSeconds))
+    if (failure.status === 401) reply.header('WWW-Authenticate', 'Bearer')
+    return reply.code(failure.status).type(jsonType).send(errorBody(failure, request.id))
+  })
+  app.setNotFoundHandler((request, reply) => {
+    const failure = { code: 'http/not-found' as const, text: `No route ${request.method} ${request.url.split('?')[0]}` }
+    return reply.code(404).type(jsonType).send(errorBody(failure, request.id))
+  })
+  return app
+}
+
+/** Bytes that are not HTTP never reach a route; they still get the one error shape. */
+function refuseMalformedRequest(error: Error & { readonly code?: string }, socket: Socket): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy()
+    return
+  }
+  const tooLarge = error.code === 'HPE_HEADER_OVERFLOW'
+  const text = tooLarge ? 'The URL and headers are larger than the limit' : 'This is not a well-formed HTTP/1.1 request'
+  const body = errorBody({ code: 'http/bad-request', text }, randomUUID())
+  const head = [
+    tooLarge ? 'HTTP/1.1 431 Request Header Fields Too Large' : 'HTTP/1.1 400 Bad Request',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `Content-Type: ${jsonType}`,
+    'Connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
