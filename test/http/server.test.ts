@@ -1,0 +1,114 @@
+import { connect } from 'node:net'
+import t, { type Test } from 'tap'
+import { createHttpServer } from '../../gateways/http/server.ts'
+import { Rejected, Unavailable } from '../../schemas/failure.ts'
+
+async function server(t: Test) {
+  const faults: unknown[] = []
+  const app = await createHttpServer({ maxBodyBytes: 100, corsOrigins: ['*'], onFault: (fault) => faults.push(fault) })
+  t.teardown(() => app.close())
+  app.post('/echo/:name', async (request) => ({ body: String(request.body) }))
+  app.get('/rejected', async () => {
+    throw new Rejected('data/conflict', 'Taken', { details: { column: 'email' } })
+  })
+  app.get('/away', async () => {
+    throw new Unavailable('http/unavailable', 'The bus is away', { retryAfterSeconds: 7 })
+  })
+  app.get('/bug', async () => {
+    throw new Error('password=hunter2 at /srv/secret.ts')
+  })
+  return { app, faults }
+}
+
+t.test('every refusal has the one error shape', async (t) => {
+  const { app } = await server(t)
+  const json = { 'content-type': 'application/json' }
+  const cases = [
+    { title: 'an unknown route', request: { method: 'GET', url: '/nowhere' }, status: 404, code: 'http/not-found' },
+    {
+      title: 'a malformed escape',
+      request: { method: 'POST', url: '/echo/%zz' },
+      status: 400,
+      code: 'http/bad-request',
+    },
+    {
+      title: 'a large body',
+      request: { method: 'POST', url: '/echo/a', headers: json, body: 'x'.repeat(101) },
+      status: 413,
+      code: 'http/payload-too-large',
+    },
+    {
+      title: 'another media type',
+      request: { method: 'POST', url: '/echo/a', headers: { 'content-type': 'text/xml' }, body: 'x' },
+      status: 415,
+      code: 'http/unsupported-media-type',
+    },
+    { title: 'a business no', request: { method: 'GET', url: '/rejected' }, status: 409, code: 'data/conflict' },
+    { title: 'a part that is away', request: { method: 'GET', url: '/away' }, status: 503, code: 'http/unavailable' },
+  ] as const
+  for (const { title, request, status, code } of cases) {
+    t.test(title, async (t) => {
+      const answer = await app.inject(request)
+      t.equal(answer.statusCode, status)
+      t.match(answer.json(), { error: String, code, requestId: answer.headers['x-request-id'] ?? String })
+      t.same(Object.keys(answer.json()), ['error', 'code', 'details', 'hint', 'requestId'])
+    })
+  }
+})
+
+t.test('what is away says when to come back', async (t) => {
+  const { app } = await server(t)
+  t.equal((await app.inject({ url: '/away' })).headers['retry-after'], '7')
+})
+
+t.test('a bug tells its caller nothing and its owner everything', async (t) => {
+  const { app, faults } = await server(t)
+  const answer = await app.inject({ url: '/bug' })
+  t.equal(answer.statusCode, 500)
+  t.notMatch(answer.body, /hunter2|secret|at /)
+  t.match(faults, [{ requestId: answer.json().requestId, route: 'GET /bug', error: { message: /hunter2/ } }])
+})
+
+t.test('JSON bodies reach the route byte for byte', async (t) => {
+  const { app } = await server(t)
+  const body = '{"n":12345678901234567890.10}'
+  const answer = await app.inject({
+    method: 'POST',
+    url: '/echo/a',
+    headers: { 'content-type': 'application/json' },
+    body,
+  })
+  t.equal(answer.json().body, body)
+})
+
+t.test('a browser of any origin may call and read our headers', async (t) => {
+  const { app } = await server(t)
+  const answer = await app.inject({
+    method: 'OPTIONS',
+    url: '/echo/a',
+    headers: { origin: 'https://app.example', 'access-control-request-method': 'PATCH' },
+  })
+  t.equal(answer.headers['access-control-allow-origin'], '*')
+  t.match(answer.headers['access-control-allow-methods'], /PATCH/)
+  t.equal(answer.headers['access-control-allow-credentials'], undefined)
+})
+
+t.test('bytes that are not HTTP get a 400 and the next request works', async (t) => {
+  const { app } = await server(t)
+  const address = await app.listen({ port: 0, host: '127.0.0.1' })
+  const answer = await raw(Number(new URL(address).port), 'NONSENSE\r\n\r\n')
+  t.match(answer, /^HTTP\/1\.1 400 Bad Request\r\n/)
+  t.match(answer, /"code":"http\/bad-request"/)
+  t.equal((await fetch(`${address}/nowhere`)).status, 404)
+})
+
+function raw(port: number, bytes: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let answer = ''
+    const socket = connect(port, '127.0.0.1', () => socket.write(bytes))
+    socket.on('data', (chunk) => {
+      answer += chunk
+    })
+    socket.on('end', () => resolve(answer)).on('error', reject)
+  })
+}
