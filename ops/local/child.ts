@@ -1,0 +1,75 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { closeSync, existsSync, mkdirSync, openSync, renameSync, statSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { dirname } from 'node:path'
+
+/** util-linux; Linux alone can tie a child's life to its parent's without a helper process. */
+const setpriv = '/usr/bin/setpriv'
+
+const logSizeLimitBytes = 16 * 1024 * 1024
+
+export interface ChildOptions {
+  readonly command: string
+  readonly args: readonly string[]
+  /** Standard output and error are appended here; an overgrown file is kept once as `<file>.1`. */
+  readonly logFile: string
+  readonly cwd?: string
+  readonly uid?: number
+  readonly gid?: number
+  /** The signal that ends the child when this process dies without a goodbye (Linux only). */
+  readonly deathSignal: 'INT' | 'TERM'
+}
+
+/**
+ * Starts a server as a child in a session of its own: Ctrl-C on the terminal reaches only us, so that the children can be
+ * stopped in order. On Linux the kernel ends the child when this process is killed.
+ */
+export function spawnServer({ command, args, logFile, cwd, uid, gid, deathSignal }: ChildOptions): ChildProcess {
+  mkdirSync(dirname(logFile), { recursive: true })
+  if (existsSync(logFile) && statSync(logFile).size > logSizeLimitBytes) renameSync(logFile, `${logFile}.1`)
+  const log = openSync(logFile, 'a', 0o640)
+  const tied = process.platform === 'linux' && existsSync(setpriv)
+  try {
+    return spawn(tied ? setpriv : command, tied ? ['--pdeathsig', deathSignal, '--', command, ...args] : [...args], {
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' },
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(uid === undefined ? {} : { uid }),
+      ...(gid === undefined ? {} : { gid }),
+    })
+  } finally {
+    closeSync(log)
+  }
+}
+
+/** Resolves when the process is gone, at once when it already is. */
+export function exited(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return Promise.resolve()
+  return new Promise((resolve) => child.once('exit', () => resolve()))
+}
+
+/** Sends the signals one after the other, each after its patience in ms, until the process is gone. */
+export async function endProcess(child: ChildProcess, steps: readonly (readonly [NodeJS.Signals, number])[]) {
+  for (const [signal, patienceMs] of steps) {
+    child.kill(signal)
+    const gone = await Promise.race([exited(child).then(() => true), delay(patienceMs).then(() => false)])
+    if (gone) return
+  }
+  await exited(child)
+}
+
+/** A timer that does not keep the process alive. */
+export function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref())
+}
+
+/** A port on 127.0.0.1 that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  await new Promise<void>((resolve) => server.close(() => resolve()))
+  if (address === null || typeof address === 'string') throw new Error('no port was given')
+  return address.port
+}

@@ -1,0 +1,135 @@
+import type { ChildProcess } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join, resolve } from 'node:path'
+import { endProcess, exited, freePort, spawnServer } from './child.ts'
+import { findNats } from './nats-binary.ts'
+import { OperatorError } from './operator-error.ts'
+
+export interface NatsOptions {
+  /** Folder of this server: its store, configuration and log. Created when missing. */
+  readonly dataDir: string
+  /** Default 0: a free one. */
+  readonly port?: number
+  /** Path of nats-server. Default: see findNats. */
+  readonly binary?: string
+  /**
+   * When a stored message is flushed to the disk: `always` before it is acknowledged (default), or every so often (`2m`,
+   * `10s`), which is some four times faster and loses that much at a power cut.
+   */
+  readonly syncInterval?: string
+}
+
+export interface NatsServer {
+  readonly url: string
+  readonly port: number
+  readonly process: ChildProcess
+  /** Flushes and closes its streams; resolves when the process is gone. */
+  stop(): Promise<void>
+  /** Resolves when the process is gone. */
+  kill(signal: NodeJS.Signals): Promise<void>
+}
+
+/**
+ * Starts nats-server with JetStream on 127.0.0.1.
+ *
+ * @throws {OperatorError} when the port is in use or the server does not start.
+ */
+export async function startNats(options: NatsOptions): Promise<NatsServer> {
+  const home = resolve(options.dataDir)
+  mkdirSync(home, { recursive: true, mode: 0o700 })
+  for (let attempt = 1; ; attempt++) {
+    const port = options.port || (await freePort())
+    const started = await tryStart(home, port, options)
+    if (!('failure' in started)) return started
+    const taken = /address already in use/i.test(started.failure)
+    // A predecessor can need a moment to let its port go, and a free port can be taken between question and answer.
+    if (taken && attempt < (options.port ? 4 : 20)) await new Promise((again) => setTimeout(again, 100))
+    else if (taken) throw new OperatorError(`Port ${port} for NATS is in use: stop what uses it or choose another one.`)
+    else throw new OperatorError(`nats-server did not start: ${started.failure} (log: ${join(home, 'server.log')})`)
+  }
+}
+
+async function tryStart(home: string, port: number, options: NatsOptions) {
+  const logFile = join(home, 'server.log')
+  const logStart = existsSync(logFile) ? statSync(logFile).size : 0
+  const configFile = join(home, 'nats.conf')
+  writeFileSync(configFile, configuration(home, port, options.syncInterval ?? 'always'))
+  const child = spawnServer({
+    command: options.binary ?? findNats(),
+    args: ['--config', configFile],
+    logFile,
+    cwd: home,
+    deathSignal: 'TERM',
+  })
+  if (!(await answersAsJetStream(child, port))) {
+    await endProcess(child, [['SIGKILL', 5000]])
+    const log = readFileSync(logFile, 'utf8').slice(logStart)
+    return { failure: firstFailure(log) ?? 'the server ended at once' }
+  }
+  const server: NatsServer = {
+    url: `nats://127.0.0.1:${port}`,
+    port,
+    process: child,
+    stop: () => endProcess(child, [['SIGTERM', 15_000], ['SIGKILL', 5000]]), // biome-ignore format: one step a pair
+    async kill(signal) {
+      child.kill(signal)
+      await exited(child)
+    },
+  }
+  return server
+}
+
+/** Row changes can be large: 8 MB is the most that NATS advises for one message. */
+function configuration(home: string, port: number, syncInterval: string): string {
+  return [
+    `listen: "127.0.0.1:${port}"`,
+    `server_name: "busbar-${port}"`,
+    'max_payload: 8MB',
+    'logtime_utc: true',
+    'jetstream {',
+    `  store_dir: ${JSON.stringify(join(home, 'store'))}`,
+    `  sync_interval: ${JSON.stringify(syncInterval)}`,
+    '}',
+    '',
+  ].join('\n')
+}
+
+/**
+ * A NATS server speaks first: its INFO line says whether JetStream is on. The line is believed only from our own child,
+ * which is known by its name.
+ */
+async function answersAsJetStream(child: ChildProcess, port: number): Promise<boolean> {
+  let failed = false
+  child.once('error', () => {
+    failed = true
+  })
+  while (!failed && child.exitCode === null && child.signalCode === null) {
+    const info = await greeting(port)
+    if (info.includes(`"server_name":"busbar-${port}"`) && info.includes('"jetstream":true')) {
+      // A server of the same name can hold the port while ours is still failing to bind it.
+      await new Promise((settled) => setTimeout(settled, 20))
+      return child.exitCode === null
+    }
+    await new Promise((again) => setTimeout(again, 20))
+  }
+  return false
+}
+
+function greeting(port: number): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.setTimeout(1000, () => socket.destroy())
+    socket.once('data', (chunk) => {
+      resolve(chunk.toString())
+      socket.destroy()
+    })
+    socket.once('error', () => resolve(''))
+    socket.once('close', () => resolve(''))
+  })
+}
+
+function firstFailure(log: string): string | undefined {
+  const line = log.split('\n').find((entry) => /\[FTL\]|\[ERR\]|nats-server: /.test(entry))
+  return line?.replace(/^.*?(\[FTL\]|\[ERR\]|nats-server:)\s*/, '').trim()
+}
