@@ -1,0 +1,164 @@
+import { type Static, type TSchema, Type } from 'typebox'
+
+/** One configuration key. Its type says what a value is once read; in text all values are written as described by `unit`. */
+export interface ConfigKey<Schema extends TSchema = TSchema, Default = unknown> {
+  readonly schema: Schema
+  /** Undefined: no value unless somebody gives one. */
+  readonly default: Default
+  /** `ms` takes `1500`, `30s`, `5m`, `2h`, `7d`; `bytes` takes `1048576`, `64KB`, `10MB`, `2GB`. */
+  readonly unit?: 'ms' | 'bytes'
+  readonly doc: string
+  /** Masked wherever it is shown, and never part of an error's text. */
+  readonly secret?: true
+}
+
+interface KeyDetail {
+  readonly unit?: 'ms' | 'bytes'
+  readonly secret?: true
+}
+
+function key<Schema extends TSchema, const Default extends Static<Schema> | undefined>(
+  schema: Schema,
+  value: Default,
+  doc: string,
+  detail: KeyDetail = {},
+): ConfigKey<Schema, Default> {
+  return { schema, default: value, doc, ...detail }
+}
+
+const text = Type.String({ minLength: 1 })
+const list = Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })
+const flag = Type.Boolean()
+const port = Type.Integer({ minimum: 1, maximum: 65_535 })
+const count = (maximum: number, minimum = 1) => Type.Integer({ minimum, maximum })
+const milliseconds = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum })
+const day = 86_400_000
+/** What PostgreSQL takes as the name of a replication slot. */
+const slotName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' })
+/** One token of a NATS subject, and a stream's name. */
+const token = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
+
+/**
+ * Every configuration key of the platform. A key's environment name is the key in capitals with `_` for every dot and
+ * hyphen (`app.nats.stream-name` is `APP_NATS_STREAM_NAME`).
+ *
+ * Source: specification, configuration tables of A and B (`app.schemas` to `spring.datasource.password`).
+ */
+export const configKeys = {
+  'app.schemas': key(list, ['public'], 'Schemas the GraphQL API exposes, separated by commas, or `ALL`'),
+  'app.database-type': key(
+    Type.Union([Type.Literal('postgresql'), Type.Literal('mysql')]),
+    'postgresql',
+    'Kind of database behind the GraphQL API',
+  ),
+  'app.allowed-schema': key(text, 'public', 'PostgreSQL schema the REST API exposes'),
+  'app.default-page-size': key(count(100_000), 100, 'Rows returned when no limit is given'),
+  'app.max-page-size': key(count(100_000), 1000, 'Maximum rows per request; a larger limit is lowered to it'),
+  'app.nats.enabled': key(flag, false, 'Enables change subscriptions (SSE and WebSocket); `busbar up` turns it on'),
+  'app.nats.url': key(text, 'nats://localhost:4222', 'Broker URL; the broker must have JetStream enabled'),
+  'app.nats.stream-name': key(token, 'cdc-stream', 'Stream of the row changes'),
+  'spring.datasource.url': key(
+    text,
+    undefined,
+    'The database to serve: `jdbc:postgresql://host:port/db?…` or `postgresql://…`; `busbar up` brings a sample one when there is none',
+  ),
+  'spring.datasource.username': key(text, undefined, 'Its user; goes before a user in the URL'),
+  'spring.datasource.password': key(text, undefined, 'Its password; goes before a password in the URL', {
+    secret: true,
+  }),
+  'server.port': key(
+    port,
+    undefined,
+    'HTTP port, when one gateway runs alone; each gateway has a key of its own besides',
+  ),
+  'server.host': key(text, '127.0.0.1', 'Address to listen on; `0.0.0.0` in a container'),
+  'gateway.rest.port': key(port, 20_000, 'HTTP port of the REST API'),
+  'platform.datasource.url': key(
+    text,
+    undefined,
+    "Database of the platform's own read models; `busbar up` makes one in its own PostgreSQL when there is none",
+  ),
+  'platform.datasource.username': key(text, undefined, 'Its user'),
+  'platform.datasource.password': key(text, undefined, 'Its password', { secret: true }),
+  'app.pool-size': key(count(1000), 10, 'Database connections of one gateway'),
+  'app.statement-timeout': key(milliseconds(1, day), 30_000, 'Longest run of one statement', { unit: 'ms' }),
+  'app.max-body-size': key(count(1_073_741_824), 10_485_760, 'Largest request body', { unit: 'bytes' }),
+  'app.max-expand-depth': key(count(20, 0), 5, 'How deep `expand` nests'),
+  'app.cors-origins': key(list, ['*'], 'Origins a browser may call from, separated by commas, or `*`'),
+  'app.jwt.secret': key(
+    Type.String({ minLength: 32 }),
+    undefined,
+    'Shared secret for HS256 tokens, 32 characters or more',
+    {
+      secret: true,
+    },
+  ),
+  'app.jwt.jwks-url': key(
+    Type.String({ pattern: '^https?://' }),
+    undefined,
+    'Where the public keys of the tokens are published, instead of a secret',
+  ),
+  'app.jwt.issuer': key(text, undefined, 'Required `iss` of a token'),
+  'app.jwt.audience': key(text, undefined, 'Required `aud` of a token'),
+  'app.jwt.role-claim': key(text, 'role', 'Claim that names the database role; dots go into objects'),
+  'app.jwt.anonymous-role': key(text, undefined, 'Database role of a request without a token'),
+  'app.jwt.required': key(flag, false, 'Whether a request without a token is refused'),
+  'app.changes.source': key(token, 'main', 'Name of the served database in the subjects of its changes'),
+  'app.changes.slot': key(slotName, 'busbar', 'Replication slot of the change capture'),
+  'app.changes.publication': key(slotName, 'busbar', 'Publication of the change capture'),
+  'app.changes.heartbeat': key(milliseconds(100, 600_000), 15_000, 'Pause between heartbeats to a silent client', {
+    unit: 'ms',
+  }),
+  'app.changes.max-clients': key(count(100_000), 10_000, 'Change stream clients of one gateway'),
+  'app.changes.buffer-size': key(
+    count(1_073_741_824, 1024),
+    1_048_576,
+    'Unsent changes kept for one slow client before it is cut off',
+    { unit: 'bytes' },
+  ),
+  'app.changes.retention-age': key(milliseconds(60_000, 3650 * day), 7 * day, 'How long changes stay on the stream', {
+    unit: 'ms',
+  }),
+  'app.changes.retention-size': key(
+    Type.Integer({ minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER }),
+    2_147_483_648,
+    'How much disk the changes may take',
+    { unit: 'bytes' },
+  ),
+  'busbar.data': key(text, '.busbar', 'Data folder; a relative path starts at the checkout'),
+  'nats.port': key(port, 4222, 'Port of the nats-server that `busbar up` starts'),
+  'nats.sync-interval': key(
+    Type.String({ pattern: '^(always|[1-9][0-9]*(ms|s|m))$' }),
+    'always',
+    'When it flushes to disk: `always` (before it acknowledges), or every `10s`, `2m`, which is faster and loses that much at a power cut',
+  ),
+  'postgres.port': key(port, 25_432, 'Port of the PostgreSQL that `busbar up` starts'),
+  'log.level': key(
+    Type.Union([
+      Type.Literal('debug'),
+      Type.Literal('info'),
+      Type.Literal('warn'),
+      Type.Literal('error'),
+      Type.Literal('silent'),
+    ]),
+    'info',
+    'Least level that is logged',
+  ),
+} as const satisfies Record<string, ConfigKey>
+
+export type ConfigName = keyof typeof configKeys
+
+type ValueOf<Key> =
+  Key extends ConfigKey<infer Schema, infer Default>
+    ? Default extends undefined
+      ? Static<Schema> | undefined
+      : Static<Schema>
+    : never
+
+/** The effective values, by key, checked and frozen. */
+export type Config = { readonly [Name in ConfigName]: ValueOf<(typeof configKeys)[Name]> }
+
+/** The key's name in the environment. */
+export function environmentName(name: ConfigName): string {
+  return name.toUpperCase().replace(/[.-]/g, '_')
+}
