@@ -1,0 +1,111 @@
+import type { OperatorName } from './operators.ts'
+
+/*
+ * What a read asks for, after parsing and before SQL: names of the catalog and slots (`$n`), never a value. Every door
+ * (REST, GraphQL) parses into this, every dialect compiles from it, and its JSON is the key of the compiled statement.
+ */
+
+export type Filter =
+  | { readonly kind: 'and' | 'or'; readonly items: readonly Filter[] }
+  | { readonly kind: 'not'; readonly item: Filter }
+  | Comparison
+
+export type Truth = 'null' | 'true' | 'false' | 'unknown'
+
+export interface Comparison {
+  readonly kind: 'compare'
+  readonly column: string
+  readonly operator: Exclude<OperatorName, 'isnotnull'>
+  /** `$n` of the operands; none with `truth`. */
+  readonly slots: readonly number[]
+  /** Operand of `is`. */
+  readonly truth?: Truth
+}
+
+export interface SelectedColumn {
+  /** Property in the JSON row. */
+  readonly property: string
+  readonly column: string
+}
+
+export interface RowSelection {
+  readonly kind: 'rows'
+  /** Null: every column. */
+  readonly columns: readonly SelectedColumn[] | null
+  readonly expansions: readonly Expansion[]
+}
+
+export type AggregateFunction = 'count' | 'sum' | 'avg' | 'min' | 'max'
+
+export interface Aggregate {
+  readonly property: string
+  readonly function: AggregateFunction
+  /** Null for `count()`. */
+  readonly column: string | null
+}
+
+export interface Aggregation {
+  readonly kind: 'aggregate'
+  readonly groups: readonly SelectedColumn[]
+  readonly aggregates: readonly Aggregate[]
+}
+
+export interface Expansion {
+  /** Property in the JSON row: the name asked for. */
+  readonly property: string
+  /** Name of the relation in the catalog. */
+  readonly relation: string
+  readonly select: RowSelection
+  readonly filter: Filter | null
+  readonly order: readonly SortKey[]
+  /** Slot; null for a `one` relation. */
+  readonly limit: number | null
+  readonly offset: number | null
+}
+
+export interface SortKey {
+  /** A column; in an aggregation, a property of the result. */
+  readonly column: string
+  readonly descending: boolean
+  readonly nullsFirst: boolean
+}
+
+/** `limit` and `offset` are slots; the limit's value is one more than asked for, which tells whether more follows. */
+export interface OffsetPage {
+  readonly kind: 'offset'
+  readonly limit: number
+  readonly offset: number | null
+}
+
+/** Keyset page. `after` and `before` hold a slot for each sort key, null where the cursor's value is SQL NULL. */
+export interface CursorPage {
+  readonly kind: 'cursor'
+  /** Counted from the end: the statement returns the rows in reverse. */
+  readonly backward: boolean
+  readonly limit: number
+  readonly after: readonly (number | null)[] | null
+  readonly before: readonly (number | null)[] | null
+}
+
+export interface ListShape {
+  readonly kind: 'list'
+  readonly schema: string
+  readonly table: string
+  readonly select: RowSelection | Aggregation
+  readonly filter: Filter | null
+  /** Over the results of an aggregation. */
+  readonly having: Filter | null
+  readonly order: readonly SortKey[]
+  readonly page: OffsetPage | CursorPage
+  /** With the number of all rows that pass the filter. */
+  readonly count: boolean
+}
+
+export interface RowShape {
+  readonly kind: 'row'
+  readonly schema: string
+  readonly table: string
+  readonly select: RowSelection
+  /** Slots of the key's values, in primary key order. */
+  readonly key: readonly number[]
+}
