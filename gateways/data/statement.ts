@@ -22,9 +22,21 @@ export interface CallContext {
   readonly readOnly: boolean
   /** Emitted into the WAL in the same transaction, before the statement; only with change capture on. */
   readonly command?: string
+  /** Tokens are on and the caller sent none: a missing right is then 401 instead of 403. Default false. */
+  readonly anonymous?: boolean
 }
 
-/** One result row: the raw bytes of each column in text format, null for SQL NULL. Valid until the next tick only if not copied. */
+export interface RunOptions {
+  /**
+   * What is expected of a read before it has been measured: cheap ones share connections, several in flight; heavy ones
+   * get a connection to themselves, as writes always do. Default `cheap`.
+   */
+  readonly weight?: 'cheap' | 'heavy'
+  /** The caller went away: a read that waits is dropped, a heavy one that runs is cancelled in the database. */
+  readonly signal?: AbortSignal
+}
+
+/** One result row: the raw bytes of each column in text format, null for SQL NULL. */
 export type RawRow = readonly (Buffer | null)[]
 
 export interface RawResult {
@@ -33,8 +45,24 @@ export interface RawResult {
   readonly rowCount: number
 }
 
+export type Run = (
+  statement: Statement,
+  parameters: readonly Parameter[],
+  context: CallContext,
+  options?: RunOptions,
+) => Promise<RawResult>
+
 /** The effect edge to PostgreSQL: one round trip, one implicit transaction. */
 export interface Database {
   /** @throws {Rejected|Unavailable} the database's error, translated (SQLSTATE in `details.sqlstate`). */
-  run(statement: Statement, parameters: readonly Parameter[], context: CallContext): Promise<RawResult>
+  readonly run: Run
+}
+
+/** For the rare request of several statements that depend on each other. */
+export interface TransactionalDatabase extends Database {
+  /**
+   * Runs `work` in one transaction on a connection of its own; commits when it resolves, rolls back when it rejects.
+   * A role given to one `run` stays for the rest of the transaction.
+   */
+  transaction<T>(work: (run: Run) => Promise<T>): Promise<T>
 }
