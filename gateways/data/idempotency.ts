@@ -1,0 +1,224 @@
+import { createHash } from 'node:crypto'
+import { Rejected, Unavailable } from '../../schemas/failure.ts'
+import { type CallContext, type Run, statement, type TransactionalDatabase } from './statement.ts'
+
+export interface IdempotentRequest {
+  /** The Idempotency-Key header as sent. */
+  readonly key: string
+  /** Keys of different actors never meet. */
+  readonly actor: string
+  /** See `requestFingerprint`. */
+  readonly fingerprint: string
+}
+
+export interface StoredReply {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Buffer
+}
+
+const maxKeyLength = 255
+const maxBodyBytes = 8 * 1024 * 1024
+const cleanEveryMs = 60_000
+const cleanAtMost = 500
+
+/** What an owner runs when the service's login role may not create the table itself. */
+const tableStatements = [
+  'create schema if not exists busbar',
+  `create table if not exists busbar.idempotency (
+  actor text not null,
+  key text not null,
+  fingerprint text not null,
+  status int,
+  headers text,
+  body bytea,
+  created_at timestamptz not null default now(),
+  primary key (actor, key)
+)`,
+  'create index if not exists idempotency_created_at on busbar.idempotency (created_at)',
+]
+const grantStatements = [
+  'grant usage on schema busbar to <the login role of this service>',
+  'grant select, insert, update, delete on busbar.idempotency to <the login role of this service>',
+]
+
+/** Serialises the first uses of several gateways: `create … if not exists` alone fails when two meet. */
+const lockTableCreation = statement(`select pg_catalog.pg_advisory_xact_lock(hashtext('busbar.idempotency'))`)
+const claimKey = statement(
+  `insert into busbar.idempotency as held (actor, key, fingerprint) values ($1, $2, $3)
+   on conflict (actor, key) do update
+   set fingerprint = excluded.fingerprint, status = null, headers = null, body = null, created_at = now()
+   where held.created_at < now() - interval '24 hours'`,
+)
+const readReply = statement(
+  'select fingerprint, status, headers, body from busbar.idempotency where actor = $1 and key = $2',
+)
+const backToLoginRole = statement(`select pg_catalog.set_config('role', 'none', true)`)
+const storeReply = statement(
+  `update busbar.idempotency set status = $3::int, headers = $4, body = decode($5, 'base64') where actor = $1 and key = $2`,
+)
+const cleanUp = statement(
+  `delete from busbar.idempotency where (actor, key) in (
+     select actor, key from busbar.idempotency where created_at < now() - interval '24 hours'
+     order by created_at limit ${cleanAtMost} for update skip locked)`,
+)
+const writing: CallContext = { readOnly: false }
+
+/** What one gateway remembers of one database. */
+interface Memory {
+  /** The last request under way with a key: the next one waits for it here, not on a database connection. */
+  readonly underWay: Map<string, Promise<unknown>>
+  cleanedAt: number
+}
+const memories = new WeakMap<TransactionalDatabase, Memory>()
+
+/** A digest of what makes two requests the same: method, path with query, and body. */
+export function requestFingerprint(method: string, path: string, body: Uint8Array | string): string {
+  return createHash('sha256').update(`${method} ${path}\n`).update(body).digest('hex')
+}
+
+/**
+ * Runs a write at most once per key within 24 hours. The key, the write and the answer are stored in one transaction of the
+ * user's database; a repetition gets the first answer with `Idempotency-Replayed: true`. A write that fails leaves nothing.
+ *
+ * @throws {Rejected} `http/bad-request` for an unusable key, `data/idempotency-mismatch` when the key came with another request.
+ * @throws {Unavailable} `http/unavailable` when the table is missing and the login role may not create it.
+ */
+export async function withIdempotency(
+  database: TransactionalDatabase,
+  request: IdempotentRequest,
+  work: (run: Run) => Promise<StoredReply>,
+): Promise<StoredReply> {
+  refuseBadKey(request.key)
+  const memory = memoryOf(database)
+  const name = `${request.actor}\n${request.key}`
+  const before = memory.underWay.get(name)
+  const mine = (before ?? Promise.resolve()).then(
+    () => once(database, memory, request, work),
+    () => once(database, memory, request, work),
+  )
+  memory.underWay.set(name, mine)
+  try {
+    return await mine
+  } finally {
+    if (memory.underWay.get(name) === mine) memory.underWay.delete(name)
+  }
+}
+
+async function once(
+  database: TransactionalDatabase,
+  memory: Memory,
+  request: IdempotentRequest,
+  work: (run: Run) => Promise<StoredReply>,
+): Promise<StoredReply> {
+  try {
+    return await attempt(database, memory, request, work)
+  } catch (error) {
+    if (!(error instanceof TableMissing)) throw error
+  }
+  await createTable(database)
+  return await attempt(database, memory, request, work)
+}
+
+function attempt(
+  database: TransactionalDatabase,
+  memory: Memory,
+  { key, actor, fingerprint }: IdempotentRequest,
+  work: (run: Run) => Promise<StoredReply>,
+): Promise<StoredReply> {
+  return database.transaction(async (run) => {
+    // Waits here while another gateway's transaction holds the key.
+    const claimed = await run(claimKey, [actor, key, fingerprint], writing).catch(explainTable)
+    if (claimed.rowCount === 0) return await replay(run, actor, key, fingerprint)
+    const reply = await work(run)
+    if (reply.body.length > maxBodyBytes) throw replyTooLarge()
+    const stored = [actor, key, String(reply.status), JSON.stringify(reply.headers), reply.body.toString('base64')]
+    // Not awaited one by one: they leave in one write, and a failure of the first fails the others.
+    const steps = [run(backToLoginRole, [], writing), run(storeReply, stored, writing)]
+    if (Date.now() - memory.cleanedAt > cleanEveryMs) {
+      memory.cleanedAt = Date.now()
+      steps.push(run(cleanUp, [], writing))
+    }
+    await Promise.all(steps)
+    return reply
+  })
+}
+
+async function replay(run: Run, actor: string, key: string, fingerprint: string): Promise<StoredReply> {
+  const [row] = (await run(readReply, [actor, key], writing)).rows
+  if (!row) {
+    // Cleaned up between the two statements: it was expired after all.
+    throw new Unavailable('http/unavailable', 'The Idempotency-Key has just expired; send the request again')
+  }
+  const [storedFingerprint, status, headers, body] = row.map((column) => column?.toString('utf8') ?? '')
+  if (storedFingerprint !== fingerprint) {
+    throw new Rejected('data/idempotency-mismatch', 'This Idempotency-Key was used before with another request', {
+      details: { header: 'Idempotency-Key' },
+      hint: 'Use a new key for a new request.',
+    })
+  }
+  return {
+    status: Number(status),
+    headers: { ...JSON.parse(headers || '{}'), 'Idempotency-Replayed': 'true' },
+    body: Buffer.from((body ?? '').slice(2), 'hex'),
+  }
+}
+
+class TableMissing extends Error {}
+
+/** The claim is the first statement to touch the table, so it is the one that finds it missing or closed. */
+function explainTable(error: unknown): never {
+  const sqlstate = sqlstateOf(error)
+  if (sqlstate === '42P01' || sqlstate === '3F000') throw new TableMissing('busbar.idempotency', { cause: error })
+  if (sqlstate === '42501') throw tableNeeded(error)
+  throw error
+}
+
+async function createTable(database: TransactionalDatabase): Promise<void> {
+  try {
+    await database.transaction(async (run) => {
+      await run(lockTableCreation, [], writing)
+      for (const text of tableStatements) await run(statement(text), [], writing)
+    })
+  } catch (error) {
+    throw sqlstateOf(error) === '42501' ? tableNeeded(error) : error
+  }
+}
+
+function tableNeeded(cause: unknown): Unavailable {
+  const statements = [...tableStatements, ...grantStatements].map((text) => `${text};`)
+  return new Unavailable('http/unavailable', 'Idempotency-Key needs a table in the database that is not there', {
+    details: { statements },
+    hint: `An owner of the database runs once: ${statements.join(' ')}`,
+    retryAfterSeconds: 60,
+    cause,
+  })
+}
+
+function replyTooLarge(): Rejected {
+  return new Rejected('data/too-complex', `The answer is larger than the ${maxBodyBytes} bytes kept for replays`, {
+    hint: 'Send the write with Prefer: return=minimal; nothing was written.',
+  })
+}
+
+function refuseBadKey(key: string): void {
+  if (key.length > 0 && key.length <= maxKeyLength && /^[\x21-\x7e]+$/.test(key)) return
+  throw new Rejected('http/bad-request', `Idempotency-Key must be 1 to ${maxKeyLength} visible ASCII characters`, {
+    details: { header: 'Idempotency-Key' },
+    hint: 'Use a UUID.',
+  })
+}
+
+function sqlstateOf(error: unknown): string | undefined {
+  if (!(error instanceof Rejected || error instanceof Unavailable)) return undefined
+  return (error.details as { readonly sqlstate?: string } | undefined)?.sqlstate
+}
+
+function memoryOf(database: TransactionalDatabase): Memory {
+  let memory = memories.get(database)
+  if (!memory) {
+    memory = { underWay: new Map(), cleanedAt: 0 }
+    memories.set(database, memory)
+  }
+  return memory
+}
