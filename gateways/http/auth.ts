@@ -47,15 +47,21 @@ export interface Principal {
   readonly expiresAt?: number
 }
 
+/**
+ * Reads `Authorization: Bearer`; `query` is passed only by routes whose clients cannot send headers (EventSource, WebSocket)
+ * and may hold `access_token`.
+ * @throws {Rejected} `http/unauthorized` for a missing, bad or expired token.
+ * @throws {Unavailable} `http/unavailable` when the key set cannot be fetched.
+ */
+export type Authenticate = (
+  headers: IncomingHttpHeaders,
+  query?: { get(name: string): string | null },
+) => Promise<Principal>
+
 export interface Authenticator {
+  /** False when neither a secret nor a JWK set is configured. */
   readonly enabled: boolean
-  /**
-   * Reads `Authorization: Bearer`; `query` is passed only by routes whose clients cannot send headers (EventSource, WebSocket)
-   * and may hold `access_token`.
-   * @throws {Rejected} `http/unauthorized` for a missing, bad or expired token.
-   * @throws {Unavailable} `http/unavailable` when the key set cannot be fetched.
-   */
-  authenticate(headers: IncomingHttpHeaders, query?: { get(name: string): string | null }): Promise<Principal>
+  readonly authenticate: Authenticate
 }
 
 const asymmetric = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519']
