@@ -17,7 +17,6 @@ import {
   type Parameter,
   type RawResult,
   type Run,
-  type RunOptions,
   type Statement,
   statement,
   type TransactionalDatabase,
@@ -37,7 +36,7 @@ export interface DatabaseOptions {
   readonly poolSize?: number
   /** Default 30,000; 0 for none. */
   readonly statementTimeoutMs?: number
-  /** Default `busbar`. */
+  /** Default the connection's own, else `busbar`. */
   readonly applicationName?: string
   /** Largest answer of one statement. Default 64 MiB. */
   readonly maxResultBytes?: number
@@ -98,10 +97,11 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
 
   constructor(options: DatabaseOptions) {
     const { connection, onObservation, ...given } = options
+    const applicationName = connection.application_name ?? 'busbar'
     this.#options = {
       poolSize: 10,
       statementTimeoutMs: 30_000,
-      applicationName: 'busbar',
+      applicationName,
       maxResultBytes: 64 * 1024 * 1024,
       maxWaiting: 2_000,
       maxWaitMs: 10_000,
@@ -109,8 +109,9 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
       ...given,
     }
     this.#observe = onObservation ?? (() => undefined)
-    const { maxStatements, maxResultBytes, applicationName } = this.#options
-    const client = { connectionTimeoutMillis: 5_000, ...connection, application_name: applicationName }
+    const { maxStatements, maxResultBytes } = this.#options
+    const session = { application_name: this.#options.applicationName }
+    const client = { connectionTimeoutMillis: 5_000, ...connection, ...session }
     this.#connectionOptions = { client, settings: this.#sessionSettings(), maxStatements, maxResultBytes }
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref()
   }
@@ -133,16 +134,16 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
     return { connections: this.#connections.length, flying, waiting: this.#cheap.length + this.#heavy.length }
   }
 
-  readonly run: Run = (of, parameters, context, options = {}) =>
+  readonly run: Run = (of, parameters, context) =>
     new Promise((resolve, reject) => {
       const refused = refuse(parameters, context) ?? this.#refuseNow()
       if (refused) {
         reject(refused)
         return
       }
-      const heavy = !context.readOnly || this.#costs.isHeavy(of.name, options.weight === 'heavy')
+      const heavy = !context.readOnly || this.#costs.isHeavy(of.name, context.weight === 'heavy')
       const use = heavy ? 'statement' : 'shared'
-      this.#submit(new PooledCall(of, parameters, context, options, use, this.#settle, resolve, reject))
+      this.#submit(new PooledCall(of, parameters, context, use, this.#settle, resolve, reject))
     })
 
   async transaction<T>(work: (run: Run) => Promise<T>): Promise<T> {
@@ -422,7 +423,6 @@ class PooledCall implements Call, Waiting {
     of: Statement,
     parameters: readonly Parameter[],
     context: CallContext,
-    { signal }: RunOptions,
     use: 'shared' | 'statement',
     settle: (call: PooledCall, outcome: Outcome) => void,
     resolve: (result: RawResult) => void,
@@ -432,6 +432,7 @@ class PooledCall implements Call, Waiting {
     this.parameters = parameters
     this.context = context
     this.use = use
+    const { signal } = context
     this.#signal = signal
     this.#settle = settle
     this.#resolve = resolve

@@ -13,7 +13,7 @@ export function statement(text: string): Statement {
   return { name: `b${hash('sha1', text, 'hex').slice(0, 24)}`, text }
 }
 
-/** Under whose eyes a statement runs; reaches the database in the same round trip as the statement. */
+/** Under whose eyes a statement runs, which reaches the database in the same round trip as the statement; and how. */
 export interface CallContext {
   /** Database role for the transaction (`set_config('role', …, true)`); absent: the login role. */
   readonly role?: string
@@ -24,9 +24,6 @@ export interface CallContext {
   readonly command?: string
   /** Tokens are on and the caller sent none: a missing right is then 401 instead of 403. Default false. */
   readonly anonymous?: boolean
-}
-
-export interface RunOptions {
   /**
    * What is expected of a read before it has been measured: cheap ones share connections, several in flight; heavy ones
    * get a connection to themselves, as writes always do. Default `cheap`.
@@ -45,12 +42,7 @@ export interface RawResult {
   readonly rowCount: number
 }
 
-export type Run = (
-  statement: Statement,
-  parameters: readonly Parameter[],
-  context: CallContext,
-  options?: RunOptions,
-) => Promise<RawResult>
+export type Run = (statement: Statement, parameters: readonly Parameter[], context: CallContext) => Promise<RawResult>
 
 /** The effect edge to PostgreSQL: one round trip, one implicit transaction. */
 export interface Database {

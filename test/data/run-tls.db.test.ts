@@ -41,7 +41,7 @@ t.test('statements, large answers and cancelling work over a verified TLS connec
   const large = await database.run(statement(`select repeat('x', 5000000)`), [], read)
   t.equal(large.rows[0]![0]!.length, 5_000_000)
   const gone = new AbortController()
-  const sleeping = database.run(statement('select pg_sleep(60)'), [], read, { weight: 'heavy', signal: gone.signal })
+  const sleeping = database.run(statement('select pg_sleep(60)'), [], { ...read, weight: 'heavy', signal: gone.signal })
   const active = statement(
     `select count(*) from pg_stat_activity where query like '%pg_sleep(60)%' and state = 'active' and pid <> pg_backend_pid()`,
   )

@@ -313,7 +313,7 @@ t.test('heavy calls never keep cheap ones waiting', async (t) => {
   await admin.transaction(async (run) => {
     await run(statement('select pg_advisory_xact_lock(1)'), [], write)
     const waiting = Array.from({ length: 6 }, () =>
-      database.run(statement('select pg_advisory_xact_lock_shared(1)'), [], read, { weight: 'heavy' }),
+      database.run(statement('select pg_advisory_xact_lock_shared(1)'), [], { ...read, weight: 'heavy' }),
     )
     const writes = Array.from({ length: 6 }, () =>
       database.run(statement('select pg_advisory_xact_lock_shared(1) as w'), [], write),
@@ -351,15 +351,15 @@ t.test('a caller that goes away ends its wait, and its heavy read in the databas
   const database = await open(t, { poolSize: 2, applicationName: 'aborting' })
   const gone = new AbortController()
   const sleep = statement('select pg_sleep(60)')
-  const heavy = database.run(sleep, [], read, { weight: 'heavy', signal: gone.signal })
-  const queued = database.run(sleep, [], read, { weight: 'heavy', signal: gone.signal })
+  const heavy = database.run(sleep, [], { ...read, weight: 'heavy', signal: gone.signal })
+  const queued = database.run(sleep, [], { ...read, weight: 'heavy', signal: gone.signal })
   await until(async () => (await backends('aborting', `query like '%pg_sleep%' and state = 'active'`)) > 0)
   gone.abort(new Error('client closed'))
   await t.rejects(heavy, { message: 'client closed' })
   await t.rejects(queued, { message: 'client closed' })
   await until(async () => (await backends('aborting', `state = 'active'`)) === 0)
-  await t.rejects(database.run(sleep, [], read, { signal: gone.signal }), { message: 'client closed' })
-  t.same(texts(await database.run(statement('select 1'), [], read, { weight: 'heavy' })), [['1']])
+  await t.rejects(database.run(sleep, [], { ...read, signal: gone.signal }), { message: 'client closed' })
+  t.same(texts(await database.run(statement('select 1'), [], { ...read, weight: 'heavy' })), [['1']])
 })
 
 t.test('backends killed under load cost no read, and no write is done unseen', async (t) => {
