@@ -42,7 +42,9 @@ function nodeInstalled() {
 async function bringNode() {
   const platform = `${process.platform}-${process.arch}`
   if (!packagedPlatforms.includes(platform)) {
-    throw new Stop(`Busbar needs Node ${major(nodeVersion)} or newer, this is ${process.version}: install it from https://nodejs.org/en/download.`)
+    throw new Stop(
+      `Busbar needs Node ${major(nodeVersion)} or newer, this is ${process.version}: install it from https://nodejs.org/en/download.`,
+    )
   }
   if (!nodeInstalled()) await underLock('node', () => installNode(platform))
   return join(nodeFolder(), 'node')
@@ -57,7 +59,10 @@ async function installNode(platform) {
   writeFileSync(join(aside, 'package.json'), '{"private":true}\n')
   const options = ['--no-package-lock', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error']
   await step(`fetching Node ${nodeVersion} (the system has ${process.version})`, () =>
-    npm(['install', '--prefix', aside, ...options, `node-${platform}@${nodeVersion}`], { cwd: aside, path: process.env.PATH }),
+    npm(['install', '--prefix', aside, ...options, `node-${platform}@${nodeVersion}`], {
+      cwd: aside,
+      path: process.env.PATH,
+    }),
   )
   rmSync(join(dataFolder, 'node'), { recursive: true, force: true })
   renameSync(aside, join(dataFolder, 'node'))

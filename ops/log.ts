@@ -1,6 +1,6 @@
 import { type Logger, pino } from 'pino'
-import type { Config } from '../schemas/config.ts'
 import { maskUrl } from '../schemas/config/mask.ts'
+import type { Config } from '../schemas/config.ts'
 
 /** Fields of one outcome, and a short text that is the same for all outcomes of its kind. */
 export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
@@ -22,5 +22,5 @@ export function createLog(level: Config['log.level'], base: Readonly<Record<stri
 function maskedError(error: unknown): unknown {
   if (!(error instanceof Error)) return error
   const { type, message, stack, ...rest } = pino.stdSerializers.err(error)
-  return { type, message: maskUrl(message), stack: maskUrl(stack), ...('code' in rest ? { code: rest['code'] } : {}) }
+  return { type, message: maskUrl(message), stack: maskUrl(stack), ...('code' in rest ? { code: rest.code } : {}) }
 }

@@ -1,7 +1,8 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, existsSync, mkdirSync, openSync, renameSync, statSync } from 'node:fs'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { dirname } from 'node:path'
+import { OperatorError } from './operator-error.ts'
 
 /** util-linux; Linux alone can tie a child's life to its parent's without a helper process. */
 const setpriv = '/usr/bin/setpriv'
@@ -72,4 +73,25 @@ export async function freePort(): Promise<number> {
   await new Promise<void>((resolve) => server.close(() => resolve()))
   if (address === null || typeof address === 'string') throw new Error('no port was given')
   return address.port
+}
+
+/** The command line of a running process, undefined when there is none of that number. */
+export function commandOf(pid: number): string | undefined {
+  if (!Number.isInteger(pid) || pid <= 1) return undefined
+  try {
+    if (process.platform === 'linux')
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ') || undefined
+    return execFileSync('ps', ['-o', 'command=', '-p', String(pid)], { encoding: 'utf8' })
+  } catch {
+    return undefined
+  }
+}
+
+/** Ends a server that an earlier, killed start left on the same folder, and waits until it is gone. */
+export async function endLeftover(pid: number, folder: string, signal: NodeJS.Signals): Promise<void> {
+  for (let attempt = 0; commandOf(pid)?.includes(folder); attempt++) {
+    if (attempt > 400) throw new OperatorError(`The process ${pid} still uses ${folder}: end it and start again.`)
+    if (attempt % 100 === 0) process.kill(pid, signal)
+    await new Promise((again) => setTimeout(again, 50))
+  }
 }

@@ -1,5 +1,15 @@
 import { execFile } from 'node:child_process'
-import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -39,7 +49,9 @@ export async function bringNats(
   }
   const { stderr = '', message } = failure as Error & { stderr?: string }
   const reason = stderr.split('\n').find((line) => line.startsWith('E:')) ?? message.split('\n')[0]
-  throw new OperatorError(`nats-server could not be fetched: ${reason}. ${adviceFor(process.platform)}`, { cause: failure })
+  throw new OperatorError(`nats-server could not be fetched: ${reason}. ${adviceFor(process.platform)}`, {
+    cause: failure,
+  })
 }
 
 /** What to do by hand. */
@@ -64,7 +76,8 @@ async function debianMirror(): Promise<string | undefined> {
 async function fetchFrom(mirror: string, suite: string, binFolder: string): Promise<void> {
   const work = mkdtempSync(join(tmpdir(), 'busbar-apt-'))
   try {
-    for (const folder of ['lists/partial', 'cache/archives/partial', 'state']) mkdirSync(join(work, folder), { recursive: true })
+    for (const folder of ['lists/partial', 'cache/archives/partial', 'state'])
+      mkdirSync(join(work, folder), { recursive: true })
     writeFileSync(join(work, 'status'), '')
     const signed = existsSync(keyring) ? ` [signed-by=${keyring}]` : ''
     writeFileSync(join(work, 'sources.list'), `deb${signed} ${mirror} ${suite} main\n`)

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join, resolve } from 'node:path'
-import { endProcess, exited, freePort, spawnServer } from './child.ts'
+import { endLeftover, endProcess, exited, freePort, spawnServer } from './child.ts'
 import { findNats } from './nats-binary.ts'
 import { OperatorError } from './operator-error.ts'
 
@@ -38,6 +38,8 @@ export interface NatsServer {
 export async function startNats(options: NatsOptions): Promise<NatsServer> {
   const home = resolve(options.dataDir)
   mkdirSync(home, { recursive: true, mode: 0o700 })
+  const pidFile = join(home, 'nats.pid')
+  if (existsSync(pidFile)) await endLeftover(Number.parseInt(readFileSync(pidFile, 'utf8'), 10), home, 'SIGTERM')
   for (let attempt = 1; ; attempt++) {
     const port = options.port || (await freePort())
     const started = await tryStart(home, port, options)
@@ -85,6 +87,7 @@ function configuration(home: string, port: number, syncInterval: string): string
   return [
     `listen: "127.0.0.1:${port}"`,
     `server_name: "busbar-${port}"`,
+    `pid_file: ${JSON.stringify(join(home, 'nats.pid'))}`,
     'max_payload: 8MB',
     'logtime_utc: true',
     'jetstream {',

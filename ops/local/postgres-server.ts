@@ -4,7 +4,7 @@ import { chownSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, s
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { Client } from 'pg'
-import { delay, endProcess, exited, freePort, spawnServer } from './child.ts'
+import { endLeftover, endProcess, exited, freePort, spawnServer } from './child.ts'
 import { OperatorError } from './operator-error.ts'
 import { findPostgres, postgresVersion, reachableBinaries } from './postgres-binaries.ts'
 import { type Account, canReach, makeOwnFolder, unprivilegedAccount } from './unprivileged.ts'
@@ -69,6 +69,8 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresS
   const cluster = join(home, 'cluster')
   if (!existsSync(join(cluster, 'PG_VERSION'))) await makeCluster(cluster, binaries, home, account)
   requireSameMajor(cluster, binaries)
+  const pidFile = join(cluster, 'postmaster.pid')
+  if (existsSync(pidFile)) await endLeftover(Number.parseInt(readFileSync(pidFile, 'utf8'), 10), cluster, 'SIGINT')
   const settings = { ...defaultSettings, ...options.settings }
   // Another process can take a free port between the question and the answer, and a killed predecessor can need a moment.
   for (let attempt = 1; ; attempt++) {
@@ -157,7 +159,7 @@ async function waitUntilReady(child: ChildProcess, url: string): Promise<string 
   }
 }
 
-/** Unlike {@link delay} this keeps the process alive: nothing else may be running while we wait. */
+/** Keeps the process alive: nothing else may be running while we wait. */
 function delayAlive(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }

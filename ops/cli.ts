@@ -1,0 +1,137 @@
+import { Command, CommanderError, Option } from 'commander'
+import { configReference } from './config-reference.ts'
+import { doctor } from './doctor.ts'
+import { tailEvents } from './events-tail.ts'
+import { describe } from './explain.ts'
+import { findRole, roles } from './roles.ts'
+import { runRoles } from './run.ts'
+import { dataFolder, readSettings, splitArguments } from './settings.ts'
+import { shownConfig } from './show-config.ts'
+import { runTests } from './test.ts'
+import { up } from './up.ts'
+import { verify } from './verify.ts'
+
+const { keys, rest } = splitArguments(process.argv.slice(2))
+
+const program = new Command('busbar')
+  .description(
+    'A whole backend on your database: APIs, change streams, functions, provisioning and workflows on one bus.',
+  )
+  .option('--config <file>', 'configuration file (default: application.yml in the current folder)')
+  .option('--<key>=<value>', 'any key of the configuration reference, schemas/CONFIG.md')
+  .showSuggestionAfterError()
+  .showHelpAfterError('(busbar --help shows what there is)')
+  .enablePositionalOptions()
+  .exitOverride()
+
+const settings = () => readSettings(keys, program.opts<{ config?: string }>().config)
+
+function examples(command: Command, lines: readonly string[]): Command {
+  return command.addHelpText('after', `\nExamples:\n${lines.map((line) => `  $ ${line}`).join('\n')}`)
+}
+
+examples(
+  program
+    .command('up')
+    .description('run everything on this machine: nats-server, PostgreSQL with a sample database, and all roles')
+    .option('--servers-only', 'nats-server and PostgreSQL only, without roles', false)
+    .action(async (options: { serversOnly: boolean }) => {
+      const loaded = settings()
+      await up(loaded, dataFolder(loaded.values), options)
+    }),
+  [
+    'busbar up',
+    'busbar up --gateway.rest.port=8000 --busbar.data=/srv/busbar',
+    'busbar up --spring.datasource.url=jdbc:postgresql://localhost:5432/mydb --spring.datasource.username=me',
+  ],
+)
+
+examples(
+  program
+    .command('run')
+    .description(`run roles in this process: ${roles.map((role) => role.name).join(', ')}`)
+    .argument('<role...>', 'one or more roles')
+    .action(async (names: string[]) => runRoles(names.map(findRole), settings().values)),
+  [
+    'busbar run gateway:rest --server.port=8080 --server.host=0.0.0.0',
+    'APP_NATS_ENABLED=true busbar run gateway:rest worker:capture',
+  ],
+)
+
+examples(
+  program
+    .command('config')
+    .description('show the effective configuration, secrets masked, and where each value came from')
+    .option('--json', 'as JSON', false)
+    .option('--reference', 'the reference of all keys instead, as Markdown', false)
+    .action((options: { json: boolean; reference: boolean }) => {
+      process.stdout.write(options.reference ? configReference() : shownConfig(settings(), options))
+    }),
+  ['busbar config', 'APP_MAX_PAGE_SIZE=500 busbar config --json'],
+)
+
+examples(
+  program
+    .command('doctor')
+    .description('check this machine and the configured servers, and say what mends each finding')
+    .action(async () => {
+      const loaded = settings()
+      process.exitCode = (await doctor(loaded, dataFolder(loaded.values))) ? 0 : 1
+    }),
+  [
+    'busbar doctor',
+    'busbar doctor --spring.datasource.url=jdbc:postgresql://db.example/shop --spring.datasource.username=me',
+  ],
+)
+
+examples(
+  program
+    .command('events')
+    .description('look at the bus')
+    .command('tail')
+    .description('print events as they come, until Ctrl-C')
+    .option('--subject <pattern>', 'subject, with * for one token and > for the rest', 'cdc.>')
+    .option('--from <point>', 'from the stream: `start`, a sequence number, or a time such as 2026-01-31T12:00:00Z')
+    .option('--json', 'one JSON object a line', false)
+    .action(async (options: { subject: string; from?: string; json: boolean }) =>
+      tailEvents(settings().values, options),
+    ),
+  [
+    'busbar events tail',
+    "busbar events tail --subject 'cdc.*.public.film.*' --from start",
+    'busbar events tail --json | jq .data',
+  ],
+)
+
+const dev = program.command('dev').description('for work on Busbar itself')
+examples(
+  dev
+    .command('test')
+    .description('run the tests; ends with one line `N passed, N failed`')
+    .argument('[files...]', 'test files (default: all)')
+    .addOption(new Option('--jobs <n>', 'test files at a time').default(2).argParser(Number))
+    .action(async (files: string[], options: { jobs: number }) => {
+      process.exitCode = (await runTests(files, { ...options, folder: dataFolder(settings().values) })) ? 0 : 1
+    }),
+  ['npm test', 'npm test -- test/config/config.test.ts'],
+)
+examples(
+  dev
+    .command('verify')
+    .description('format, lint, types, imports, dead code, tests')
+    .action(async () => {
+      process.exitCode = (await verify(dataFolder(settings().values))) ? 0 : 1
+    }),
+  ['npm run verify'],
+)
+
+try {
+  await program.parseAsync(rest, { from: 'user' })
+  // Roles and servers have said goodbye; a timer left in a library must not keep the program.
+  process.exit()
+} catch (error) {
+  // Commander has printed its own message already.
+  if (error instanceof CommanderError) process.exit(error.exitCode)
+  process.stderr.write(`busbar: ${describe(error)}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,46 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { basename, resolve } from 'node:path'
+import { environment } from '../schemas/config/environment.ts'
+import { type LoadedConfig, loadConfig } from '../schemas/config/load.ts'
+import type { Config } from '../schemas/config.ts'
+import { OperatorError } from './local/operator-error.ts'
+
+/** The folder that holds package.json. */
+export const checkout = resolve(import.meta.dirname, '..')
+
+/** Configuration keys have a dot in their name, options of the program have none. */
+export function splitArguments(args: readonly string[]): { readonly keys: string[]; readonly rest: string[] } {
+  const isKey = (arg: string) => /^--[^=\s]*\./.test(arg.split('=')[0] ?? '')
+  return { keys: args.filter(isKey), rest: args.filter((arg) => !isKey(arg)) }
+}
+
+/**
+ * Reads the configuration of this process: `application.yml` in the current folder (or the file named), the environment, and
+ * the command line.
+ *
+ * @throws {OperatorError} when the named file cannot be read.
+ * @throws {ConfigError} for a wrong value or an unknown key.
+ */
+export function readSettings(argv: readonly string[], file: string | undefined): LoadedConfig {
+  const path = resolve(file ?? 'application.yml')
+  if (file === undefined && !existsSync(path)) return loadConfig({ argv, env: environment() })
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new OperatorError(`The configuration file ${path} cannot be read: ${(error as Error).message}`, {
+      cause: error,
+    })
+  }
+  return loadConfig({ argv, env: environment(), files: [{ name: basename(path), text }] })
+}
+
+/** Where data, logs and fetched programs are kept. */
+export function dataFolder(config: Config): string {
+  return resolve(checkout, config['busbar.data'])
+}
+
+/** Where to look for programs. */
+export function searchPath(): string {
+  return environment().PATH ?? '/usr/local/bin:/usr/bin:/bin'
+}
