@@ -118,6 +118,11 @@ export class PostgresConnection implements WireReceiver {
     call.attempts += 1
     const attempt = newAttempt()
     call.attempt = attempt
+    if (this.#lost) {
+      // Only a transaction that holds on to its connection gets here; later, as all answers come later.
+      queueMicrotask(() => call.done({ kind: 'lost', cause: new Error('The database connection was lost') }))
+      return
+    }
     if (this.#flying.length === 0) this.#headSince = performance.now()
     this.#flying.push(call)
     const { context } = call

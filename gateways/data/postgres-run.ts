@@ -1,26 +1,25 @@
 import { performance } from 'node:perf_hooks'
 import type pg from 'pg'
-import { Rejected, Unavailable } from '../../schemas/failure.ts'
-import { maxParameters } from './postgres-bundle.ts'
+import { Unavailable } from '../../schemas/failure.ts'
+import { PooledCall, TransactionCall, type Waiting } from './postgres-call.ts'
 import {
-  type Call,
   type ConnectionOptions,
   connect,
-  newAttempt,
   type Outcome,
   type PostgresConnection,
   resultOf,
 } from './postgres-connection.ts'
-import { translateDatabaseError } from './postgres-errors.ts'
 import {
-  type CallContext,
-  type Parameter,
-  type RawResult,
-  type Run,
-  type Statement,
-  statement,
-  type TransactionalDatabase,
-} from './statement.ts'
+  backOffMs,
+  databaseAway,
+  outcomeUnknown,
+  reasonOf,
+  refuse,
+  tooLarge,
+  translate,
+  unavailable,
+} from './postgres-failures.ts'
+import { type CallContext, type Run, statement, type TransactionalDatabase } from './statement.ts'
 import { StatementCosts } from './statement-costs.ts'
 
 export type DatabaseObservation =
@@ -59,16 +58,6 @@ const busyDepth = 4
 const sweepMs = 250
 const graceMs = 5_000
 const maxAttempts = 3
-
-/** What waits for a connection. */
-interface Waiting {
-  readonly use: 'shared' | 'statement' | 'transaction'
-  readonly since: number
-  /** It no longer waits: its caller went away. */
-  readonly settled: boolean
-  start(connection: PostgresConnection): void
-  fail(error: Error): void
-}
 
 /**
  * Opens the first connection and returns the database; the others follow as they are needed.
@@ -263,7 +252,8 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
 
   /** Keeps the least busy shared connection free for a heavy call when the pool cannot grow. */
   #reserve(): void {
-    if (this.#connecting > 0 || this.#connections.length < this.#options.poolSize) return
+    const canGrow = this.#retry === null && this.#connections.length < this.#options.poolSize
+    if (this.#connecting > 0 || canGrow) return
     if (this.#heavyUse() >= this.#maxHeavy()) return
     const shared = this.#connections.filter((connection) => connection.use === 'shared')
     const least = shared.sort((one, other) => one.flying - other.flying)[0]
@@ -403,125 +393,6 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
   }
 }
 
-/** A `run` on the pool: it may wait, and may be sent more than once. */
-class PooledCall implements Call, Waiting {
-  readonly since = performance.now()
-  attempts = 0
-  attempt = newAttempt()
-  settled = false
-  readonly statement: Statement
-  readonly parameters: readonly Parameter[]
-  readonly context: CallContext
-  readonly use: 'shared' | 'statement'
-  readonly #signal: AbortSignal | undefined
-  readonly #settle: (call: PooledCall, outcome: Outcome) => void
-  readonly #resolve: (result: RawResult) => void
-  readonly #reject: (error: Error) => void
-  #connection: PostgresConnection | null = null
-
-  constructor(
-    of: Statement,
-    parameters: readonly Parameter[],
-    context: CallContext,
-    use: 'shared' | 'statement',
-    settle: (call: PooledCall, outcome: Outcome) => void,
-    resolve: (result: RawResult) => void,
-    reject: (error: Error) => void,
-  ) {
-    this.statement = of
-    this.parameters = parameters
-    this.context = context
-    this.use = use
-    const { signal } = context
-    this.#signal = signal
-    this.#settle = settle
-    this.#resolve = resolve
-    this.#reject = reject
-    signal?.addEventListener('abort', this.#onAbort)
-    if (signal?.aborted) this.#onAbort()
-  }
-
-  get unprepared(): boolean {
-    return this.attempts > 1
-  }
-
-  start(connection: PostgresConnection): void {
-    this.#connection = connection
-    connection.send(this)
-  }
-
-  done(outcome: Outcome): void {
-    this.#connection = null
-    this.#settle(this, outcome)
-  }
-
-  resolve(result: RawResult): void {
-    if (this.#finish()) this.#resolve(result)
-  }
-
-  reject(error: Error): void {
-    if (this.#finish()) this.#reject(error)
-  }
-
-  fail(error: Error): void {
-    this.reject(error)
-  }
-
-  #finish(): boolean {
-    if (this.settled) return false
-    this.settled = true
-    this.#signal?.removeEventListener('abort', this.#onAbort)
-    return true
-  }
-
-  /** A write goes on: its caller cannot know whether it was in time. */
-  readonly #onAbort = (): void => {
-    if (this.#connection !== null && !this.context.readOnly) return
-    const connection = this.#connection
-    const { reason } = this.#signal!
-    this.reject(reason instanceof Error ? reason : new Error('The caller went away', { cause: reason }))
-    if (connection?.use === 'statement' && connection.isHead(this)) void connection.cancelHead()
-  }
-}
-
-/** A `run` inside an explicit transaction: never sent twice. */
-class TransactionCall implements Call {
-  readonly unprepared = true
-  attempts = 0
-  attempt = newAttempt()
-  readonly statement: Statement
-  readonly parameters: readonly Parameter[]
-  readonly context: CallContext
-  readonly #state: { failed: boolean }
-  readonly #resolve: (result: RawResult) => void
-  readonly #reject: (error: Error) => void
-
-  constructor(
-    of: Statement,
-    parameters: readonly Parameter[],
-    context: CallContext,
-    state: { failed: boolean },
-    resolve: (result: RawResult) => void,
-    reject: (error: Error) => void,
-  ) {
-    this.statement = of
-    this.parameters = parameters
-    this.context = context
-    this.#state = state
-    this.#resolve = resolve
-    this.#reject = reject
-  }
-
-  done(outcome: Outcome): void {
-    const { error, oversized, transactionStatus } = this.attempt
-    if (transactionStatus === 'E' || oversized) this.#state.failed = true
-    if (outcome.kind === 'lost') this.#reject(outcomeUnknown(outcome.cause))
-    else if (error) this.#reject(translate(this, error))
-    else if (oversized) this.#reject(tooLargeInTransaction())
-    else this.#resolve(resultOf(this))
-  }
-}
-
 const begin = statement('begin')
 const commit = statement('commit')
 const rollback = statement('rollback')
@@ -537,62 +408,4 @@ function nextOf(queue: Waiting[]): Waiting | undefined {
 
 function isIdle(connection: PostgresConnection): boolean {
   return connection.use === 'shared' && connection.flying === 0 && !connection.cancelling
-}
-
-function refuse(parameters: readonly Parameter[], context: CallContext): Rejected | null {
-  if (parameters.length > maxParameters) {
-    return new Rejected('data/too-complex', `The request needs more than ${maxParameters} parameters`)
-  }
-  // To the database `none` is no role but the way back to the login role.
-  if (context.role === 'none' || context.role === '') {
-    return new Rejected('data/forbidden', `"${context.role}" is not the name of a database role`)
-  }
-  return null
-}
-
-function translate(call: Call, error: NonNullable<Call['attempt']['error']>): Error {
-  const { anonymous, role } = call.context
-  const takingRole = role !== undefined && call.attempt.completed < call.attempt.prefixes
-  return translateDatabaseError(error, { anonymous, takingRole })
-}
-
-function unavailable(text: string, cause?: Error): Unavailable {
-  return new Unavailable('data/database-unavailable', text, { cause })
-}
-
-function databaseAway(failures: number): Unavailable {
-  const retryAfterSeconds = Math.max(1, Math.ceil(backOffMs(failures) / 1000))
-  return new Unavailable('data/database-unavailable', 'The database cannot be reached now', { retryAfterSeconds })
-}
-
-function outcomeUnknown(cause: Error): Unavailable {
-  return new Unavailable(
-    'data/database-unavailable',
-    'The database connection was lost while the write was under way: it may or may not have been done',
-    { cause, hint: 'Look before you send it again, or send writes with an Idempotency-Key.' },
-  )
-}
-
-function tooLarge(call: PooledCall, maxBytes: number): Rejected {
-  const limit = `The answer is larger than ${maxBytes} bytes`
-  if (call.context.readOnly) {
-    return new Rejected('data/too-complex', limit, { hint: 'Ask for fewer rows or columns, page by page.' })
-  }
-  const became = call.attempt.error ? 'nothing was written' : 'the write itself was done'
-  return new Rejected('data/too-complex', `${limit}; ${became}`, { hint: 'Write with Prefer: return=minimal.' })
-}
-
-function tooLargeInTransaction(): Rejected {
-  return new Rejected('data/too-complex', 'The answer is larger than the limit; nothing was written', {
-    hint: 'Write with Prefer: return=minimal.',
-  })
-}
-
-function backOffMs(failures: number): number {
-  return Math.min(5_000, 100 * 2 ** Math.min(failures, 10))
-}
-
-function reasonOf(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
-  return error instanceof Error ? error.message || error.name : String(error)
 }

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { createHistogram, performance, type RecordableHistogram } from 'node:perf_hooks'
 
-/** What the load process is told; it answers one LoadResult to each. */
+/** What the load process is told. */
 export interface LoadTask {
   readonly host: string
   readonly port: number
@@ -23,6 +23,10 @@ export interface LoadResult {
   readonly wrong: number
   readonly firstWrong: string | null
 }
+
+export type LoadAnswer =
+  | { readonly kind: 'measured'; readonly result: LoadResult }
+  | { readonly kind: 'failed'; readonly message: string }
 
 const headerEnd = Buffer.from('\r\n\r\n')
 
@@ -123,8 +127,9 @@ function wait(seconds: number): Promise<void> {
 
 process.on('message', (task: LoadTask) => {
   run(task).then(
-    (result) => process.send?.({ result }),
-    (error: Error) => process.send?.({ error: error.message }),
+    (result) => process.send?.({ kind: 'measured', result } satisfies LoadAnswer),
+    (error: Error) => process.send?.({ kind: 'failed', message: error.message } satisfies LoadAnswer),
   )
 })
 process.on('disconnect', () => process.exit())
+process.send?.({ kind: 'ready', url: '' })

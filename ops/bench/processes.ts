@@ -10,7 +10,6 @@ import { type PostgresServer, startPostgres } from '../local/postgres-server.ts'
 import type { RoleMessage } from '../run.ts'
 import { checkout, searchPath } from '../settings.ts'
 import { jwtSecret, webRole } from './dataset.ts'
-import type { LoadResult, LoadTask } from './load.ts'
 
 /** One benchmark's servers and processes, in a folder of their own; all end with it. */
 export class Bench implements AsyncDisposable {
@@ -24,7 +23,7 @@ export class Bench implements AsyncDisposable {
   }
 
   async nats(): Promise<NatsServer> {
-    const data = resolve(checkout, environment()['BUSBAR_DATA'] ?? '.busbar')
+    const data = resolve(checkout, environment().BUSBAR_DATA ?? '.busbar')
     const binary = findNats({ searchPath: searchPath(), binFolder: join(data, 'bin') })
     const server = await startNats({ dataDir: join(this.#folder, 'nats'), binary })
     this.#ends.push(() => server.stop())
@@ -42,18 +41,20 @@ export class Bench implements AsyncDisposable {
     return this.#start(join(import.meta.dirname, '../cli.ts'), ['run', name, ...values], name)
   }
 
-  /** A process that makes load; it takes one task after the other. */
-  loader(): Loader {
-    const child = fork(join(import.meta.dirname, 'load.ts'), [], { execArgv: [] })
+  /** A process of this folder that takes one task after the other and answers each. */
+  talk<Task extends object, Answer>(file: string): (task: Task) => Promise<Answer> {
+    const child = fork(join(import.meta.dirname, file), [], { execArgv: [] })
     this.#ends.push(() => endProcess(child, [['SIGTERM', 2_000], ['SIGKILL', 2_000]])) // biome-ignore format: one step a pair
-    return (task) =>
-      new Promise((resolve, reject) => {
-        child.once('message', (message: { result?: LoadResult; error?: string }) => {
-          if (message.result) resolve(message.result)
-          else reject(new Error(message.error))
-        })
-        child.send(task)
+    const ready = firstMessage(child)
+    return async (task) => {
+      await ready
+      const answer = new Promise<Answer>((resolve, reject) => {
+        child.once('message', (message) => resolve(message as Answer))
+        child.once('exit', (code) => reject(new Error(`${file} ended with ${code}`)))
       })
+      child.send(task)
+      return await answer
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -84,8 +85,6 @@ export interface Started {
   /** Where it listens; empty for a worker. */
   readonly url: string
 }
-
-export type Loader = (task: LoadTask) => Promise<LoadResult>
 
 /** Values for a gateway or a worker on the benchmark's servers, with tokens and row security on. */
 export function roleConfig(postgres: PostgresServer, nats: NatsServer): Record<string, string | number | boolean> {

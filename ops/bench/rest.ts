@@ -1,13 +1,12 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { SignJWT } from 'jose'
 import { Client } from 'pg'
 import { freePort } from '../local/child.ts'
 import type { PostgresServer } from '../local/postgres-server.ts'
 import { type BenchCase, createDataset, jwtSecret, restCases, webRole } from './dataset.ts'
-import type { LoadResult } from './load.ts'
-import { Bench, cpuMs, type Loader, machine, roleConfig, rssMb, type Started } from './processes.ts'
+import type { LoadAnswer, LoadResult, LoadTask } from './load.ts'
+import { Bench, cpuMs, machine, roleConfig, rssMb, type Started } from './processes.ts'
+import { keepResult } from './results.ts'
 
 /**
  * The REST gateway against the floor (floor.ts) in one run: case by case, both in turn, round after round; the medians of
@@ -60,7 +59,7 @@ async function main(): Promise<void> {
       ? { ...(await floor()), requestsOf: floorRequests }
       : { ...(await gateway(bench, postgres)), requestsOf: gatewayRequests(await benchToken()) },
   }
-  const load = bench.loader()
+  const load = loader(bench)
   const cases: Record<string, unknown> = {}
   for (const chosen of restCases.filter(({ name }) => values.case === undefined || name === values.case)) {
     const measured = { floor: [] as Measured[], gateway: [] as Measured[] }
@@ -80,13 +79,23 @@ async function main(): Promise<void> {
     postgres: await versionOf(postgres.url),
     cases,
   }
-  process.stdout.write(`${JSON.stringify(result)}\n`)
-  if (values.keep) keep('rest', result)
+  keepResult(result, values.keep)
 }
 
 async function gateway(bench: Bench, postgres: PostgresServer): Promise<Started> {
   const config = roleConfig(postgres, await bench.nats())
   return bench.role('gateway:rest', { ...config, 'server.port': await freePort(), 'app.pool-size': values.pool })
+}
+
+type Loader = (task: LoadTask) => Promise<LoadResult>
+
+function loader(bench: Bench): Loader {
+  const talk = bench.talk<LoadTask, LoadAnswer>('load.ts')
+  return async (task) => {
+    const answer = await talk(task)
+    if (answer.kind === 'failed') throw new Error(answer.message)
+    return answer.result
+  }
 }
 
 function benchToken(): Promise<string> {
@@ -166,15 +175,6 @@ function requests(of: BenchCase, pathOf: (n: number) => string, headers: string)
       body === undefined ? '' : `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n`
     return `${of.method} ${pathOf(n)} HTTP/1.1\r\nhost: localhost\r\n${headers}${bodyHeaders}\r\n${body ?? ''}`
   })
-}
-
-function keep(name: string, result: { readonly at: string }): void {
-  const folder = join(import.meta.dirname, 'results')
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(
-    join(folder, `${name}-${result.at.replaceAll(':', '-').slice(0, 19)}.json`),
-    `${JSON.stringify(result, null, 2)}\n`,
-  )
 }
 
 async function versionOf(url: string): Promise<string> {

@@ -451,6 +451,23 @@ t.test('explicit transactions commit, roll back, and keep their role to themselv
   t.same(texts(await database.run(statement('select current_user'), [], write)), [['postgres']])
 })
 
+t.test('a transaction whose connection dies fails, and nothing of it stays', async (t) => {
+  const database = await open(t, { poolSize: 1 })
+  await database.run(statement('create table half (id int)'), [], write)
+  const insert = statement('insert into half values (1)')
+  await t.rejects(
+    database.transaction(async (run) => {
+      await run(insert, [], write)
+      const [row] = texts(await run(statement('select pg_backend_pid()'), [], write))
+      await admin.run(statement('select pg_terminate_backend($1::int, 5000)'), [row![0]!], write)
+      await delay(50)
+      await run(insert, [], write)
+    }),
+    { name: 'Unavailable', code: 'data/database-unavailable' },
+  )
+  t.same(texts(await database.run(statement('select count(*) from half'), [], read)), [['0']])
+})
+
 t.test('opening says why it cannot, without the password', async (t) => {
   const url = new URL(server.url)
   url.password = 'not-the-password'
