@@ -11,20 +11,19 @@ import { runTests } from './test.ts'
 import { up } from './up.ts'
 import { verify } from './verify.ts'
 
-const { keys, rest } = splitArguments(process.argv.slice(2))
+const { keys, file, rest } = splitArguments(process.argv.slice(2))
 
 const program = new Command('busbar')
   .description(
     'A whole backend on your database: APIs, change streams, functions, provisioning and workflows on one bus.',
   )
-  .option('--config <file>', 'configuration file (default: application.yml in the current folder)')
+  .option('--config=<file>', 'configuration file (default: application.yml in the current folder)')
   .option('--<key>=<value>', 'any key of the configuration reference, schemas/CONFIG.md')
   .showSuggestionAfterError()
   .showHelpAfterError('(busbar --help shows what there is)')
-  .enablePositionalOptions()
   .exitOverride()
 
-const settings = () => readSettings(keys, program.opts<{ config?: string }>().config)
+const settings = () => readSettings(keys, file)
 
 function examples(command: Command, lines: readonly string[]): Command {
   return command.addHelpText('after', `\nExamples:\n${lines.map((line) => `  $ ${line}`).join('\n')}`)

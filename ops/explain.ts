@@ -12,7 +12,7 @@ interface SystemFault {
 }
 
 /** One line for the person at the terminal when the fault is theirs to mend; undefined when it is a bug of ours. */
-export function explain(error: unknown): string | undefined {
+function explain(error: unknown): string | undefined {
   if (error instanceof OperatorError || error instanceof ConfigError) return maskUrl(error.message)
   if (!(error instanceof Error)) return undefined
   const { code, syscall, path, port, address } = error as SystemFault
@@ -24,7 +24,7 @@ export function explain(error: unknown): string | undefined {
   return undefined
 }
 
-/** The line for {@link explain}ed faults, the stack for bugs. */
+/** The line for faults of the operator's, the stack for bugs. */
 export function describe(error: unknown): string {
   return explain(error) ?? maskUrl(error instanceof Error ? (error.stack ?? error.message) : String(error))
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client } from 'pg'
 
-export const sampleName = 'sample'
+const sampleName = 'sample'
 export const platformName = 'busbar_platform'
 
 /** Makes sure of a database. Returns its URL. */

@@ -8,10 +8,24 @@ import { OperatorError } from './local/operator-error.ts'
 /** The folder that holds package.json. */
 export const checkout = resolve(import.meta.dirname, '..')
 
-/** Configuration keys have a dot in their name, options of the program have none. */
-export function splitArguments(args: readonly string[]): { readonly keys: string[]; readonly rest: string[] } {
+export interface SplitArguments {
+  /** `--some.key=value`: configuration. */
+  readonly keys: string[]
+  /** The file of `--config=<file>`. */
+  readonly file: string | undefined
+  /** Commands and options of the program. */
+  readonly rest: string[]
+}
+
+/** Configuration keys have a dot in their name, options of the program have none; both may stand anywhere. */
+export function splitArguments(args: readonly string[]): SplitArguments {
   const isKey = (arg: string) => /^--[^=\s]*\./.test(arg.split('=')[0] ?? '')
-  return { keys: args.filter(isKey), rest: args.filter((arg) => !isKey(arg)) }
+  const isFile = (arg: string) => arg.startsWith('--config=')
+  return {
+    keys: args.filter(isKey),
+    file: args.findLast(isFile)?.slice('--config='.length),
+    rest: args.filter((arg) => !isKey(arg) && !isFile(arg)),
+  }
 }
 
 /**

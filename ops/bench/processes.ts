@@ -1,4 +1,5 @@
 import { type ChildProcess, execFileSync, fork } from 'node:child_process'
+import { once } from 'node:events'
 import { chmodSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { cpus, loadavg, tmpdir, totalmem } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -46,14 +47,14 @@ export class Bench implements AsyncDisposable {
     const child = fork(join(import.meta.dirname, file), [], { execArgv: [] })
     this.#ends.push(() => endProcess(child, [['SIGTERM', 2_000], ['SIGKILL', 2_000]])) // biome-ignore format: one step a pair
     const ready = firstMessage(child)
+    const ended = exit(child).then((): [null] => [null])
     return async (task) => {
       await ready
-      const answer = new Promise<Answer>((resolve, reject) => {
-        child.once('message', (message) => resolve(message as Answer))
-        child.once('exit', (code) => reject(new Error(`${file} ended with ${code}`)))
-      })
+      const answer = once(child, 'message') as Promise<[Answer]>
       child.send(task)
-      return await answer
+      const [message] = await Promise.race([answer, ended])
+      if (message === null) throw new Error(`${file} ended`)
+      return message
     }
   }
 

@@ -61,7 +61,7 @@ export async function endProcess(child: ChildProcess, steps: readonly (readonly 
 }
 
 /** A timer that does not keep the process alive. */
-export function delay(ms: number): Promise<void> {
+function delay(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms).unref())
 }
 

@@ -54,7 +54,7 @@ export function natsVersion(binary: string): string | undefined {
 }
 
 /** Negative when `a` is the older one. */
-export function compareVersions(a: string, b: string): number {
+function compareVersions(a: string, b: string): number {
   const [left, right] = [a, b].map((version) => version.split('.').map(Number)) as [number[], number[]]
   for (let place = 0; place < 3; place++) {
     const difference = (left[place] ?? 0) - (right[place] ?? 0)
