@@ -163,6 +163,7 @@ function handOver(node) {
   const args = [join(checkout, 'ops', 'cli.ts'), ...process.argv.slice(2)]
   const child = spawn(node, args, { stdio: ['inherit', 'inherit', 'inherit', 'ipc'], env })
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => child.kill(signal))
+  if (process.channel) process.once('disconnect', () => child.kill('SIGTERM'))
   child.once('error', (error) => {
     process.stderr.write(`busbar: ${node} does not run here: ${error.message}\n`)
     process.exit(1)

@@ -6,6 +6,8 @@ import t from 'tap'
 import { environment } from '../../schemas/config/environment.ts'
 import { startCommand } from '../support/command.ts'
 
+t.setTimeout(300_000)
+
 const checkout = resolve(import.meta.dirname, '../..')
 /** What a clone does not have. */
 const notCloned = ['node_modules', '.busbar', '.tap', '.git']
@@ -23,7 +25,7 @@ const old = olderNode()
 
 t.test(
   'a clone on a machine with an older Node',
-  { skip: old === undefined ? 'no older Node here' : false, timeout: 280_000 },
+  { skip: old === undefined ? 'no older Node here' : false },
   async (t) => {
     const place = mkdtempSync(join(tmpdir(), 'busbar-clone-'))
     t.teardown(() => rmSync(place, { recursive: true, force: true }))

@@ -7,6 +7,8 @@ import t, { type Test } from 'tap'
 import { ownPlace, startBusbar } from '../support/command.ts'
 import { testPostgres } from '../support/servers.ts'
 
+t.setTimeout(120_000)
+
 /** What a start printed on standard error, having ended with exit code 1. */
 async function complaint(
   t: Pick<Test, 'equal' | 'match' | 'notMatch'>,

@@ -7,6 +7,8 @@ import { commandOf } from '../../ops/local/child.ts'
 import { postgresHome } from '../../ops/local/postgres-home.ts'
 import { ownPlace, startBusbar } from '../support/command.ts'
 
+t.setTimeout(120_000)
+
 const postgresPid = (folder: string) => {
   return Number.parseInt(readFileSync(join(postgresHome(folder), 'cluster', 'postmaster.pid'), 'utf8'), 10)
 }
@@ -133,18 +135,20 @@ t.test(
 )
 
 t.test('help of every command', async (t) => {
-  for (const [args, expected] of [
+  const expectations = [
     [['--help'], /up \[options\][\s\S]*run <role\.\.\.>[\s\S]*config[\s\S]*doctor[\s\S]*events/],
     [['up', '--help'], /Examples:\n {2}\$ busbar up\n/],
     [['run', '--help'], /gateway:rest[\s\S]*Examples:/],
     [['config', '--help'], /--reference[\s\S]*Examples:/],
     [['doctor', '--help'], /Examples:/],
     [['events', 'tail', '--help'], /--subject <pattern>[\s\S]*Examples:/],
-  ] as const) {
+  ] as const
+  const check = async ([args, expected]: (typeof expectations)[number]) => {
     const { code, stdout } = await startBusbar(args).finished
     t.equal(code, 0, args.join(' '))
     t.match(stdout, expected)
   }
+  await Promise.all(expectations.map(check))
   const typo = await startBusbar(['dotcor']).finished
   t.equal(typo.code, 1)
   t.match(typo.stderr, /Did you mean doctor\?/)

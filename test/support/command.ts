@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import type { Test } from 'tap'
 import { freePort } from '../../ops/local/child.ts'
 import { environment } from '../../schemas/config/environment.ts'
+import { type ConfigName, configKeys, environmentName } from '../../schemas/config.ts'
 
 const cli = resolve(import.meta.dirname, '../../ops/cli.ts')
 
@@ -31,9 +32,16 @@ export function startCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Command {
-  // Nothing of the person who runs the tests: no keys of theirs, no application.yml.
-  const { PATH = '', HOME = '' } = environment()
-  const child = spawn(program, args, { cwd: tmpdir(), env: { PATH, HOME, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
+  // Nothing of the person who runs the tests: no keys of theirs, no application.yml. The channel ends the program with the
+  // test, however that ends.
+  const ours = new Set((Object.keys(configKeys) as ConfigName[]).map(environmentName))
+  const inherited = Object.entries(environment()).filter(([name]) => !ours.has(name) && !name.startsWith('npm_'))
+  const child = spawn(program, args, {
+    cwd: tmpdir(),
+    env: { ...Object.fromEntries(inherited), ...env },
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  })
+  child.channel?.unref()
   const output = { stdout: '', stderr: '' }
   const waiting = new Set<() => void>()
   for (const name of ['stdout', 'stderr'] as const) {
