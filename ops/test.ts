@@ -1,7 +1,8 @@
-import { spawn } from 'node:child_process'
-import { globSync } from 'node:fs'
+import { execFile, spawn } from 'node:child_process'
+import { globSync, readFileSync } from 'node:fs'
 import { delimiter, join, relative, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
 import { environment } from '../schemas/config/environment.ts'
 import { bringNats } from './local/nats-fetch.ts'
 import { checkout, searchPath } from './settings.ts'
@@ -24,7 +25,6 @@ export async function runTests(files: readonly string[], { jobs, folder }: TestO
     files.length > 0
       ? files.map((file) => relative(checkout, resolve(file)))
       : globSync('test/**/*.test.ts', { cwd: checkout })
-  const tap = join(checkout, 'node_modules/tap/dist/esm/run.mjs')
   const args = ['run', '--disable-coverage', `--jobs=${jobs}`, '--reporter=tap', '--timeout=300', ...all.sort()]
   const child = spawn(process.execPath, [tap, ...args], {
     cwd: checkout,
@@ -40,6 +40,19 @@ export async function runTests(files: readonly string[], { jobs, folder }: TestO
   const failures = failed === 0 && (code !== 0 || passed === 0) ? 1 : failed
   console.log(`${passed} passed, ${failures} failed`)
   return failures === 0
+}
+
+const tap = join(checkout, 'node_modules/tap/dist/esm/run.mjs')
+
+/**
+ * tap's own library is generated from the plugins that package.json asks for; as the registry brings it, it has all. Without
+ * its TypeScript plugin, Node runs the tests as it runs everything else here.
+ */
+async function buildTap(): Promise<void> {
+  const built = readFileSync(join(checkout, 'node_modules/@tapjs/test/test-built/dist/esm/index.js'), 'utf8')
+  if (!built.includes('@tapjs/typescript')) return
+  console.log('building tap for its plugins (once)')
+  await promisify(execFile)(process.execPath, [tap, 'build'], { cwd: checkout })
 }
 
 interface Summary {
