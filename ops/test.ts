@@ -21,6 +21,7 @@ export interface TestOptions {
 export async function runTests(files: readonly string[], { jobs, folder }: TestOptions): Promise<boolean> {
   const binFolder = join(folder, 'bin')
   await bringNats({ searchPath: searchPath(), binFolder }, (line) => console.log(line))
+  await buildTap()
   const all =
     files.length > 0
       ? files.map((file) => relative(checkout, resolve(file)))
