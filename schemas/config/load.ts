@@ -1,5 +1,5 @@
 import { closest, distance } from 'fastest-levenshtein'
-import { LineCounter, parseDocument } from 'yaml'
+import { type Document, LineCounter, parseDocument } from 'yaml'
 import { type Config, type ConfigKey, type ConfigName, configKeys, environmentName } from '../config.ts'
 import { ConfigError } from './config-error.ts'
 import { maskUrl } from './mask.ts'
@@ -86,7 +86,8 @@ function known(written: string, source: Source): ConfigName {
   if (name !== undefined) return name
   const near = closest(written, names)
   const hint = distance(written, near) <= Math.max(3, written.length / 3) ? `; perhaps you meant ${near}` : ''
-  throw new ConfigError(`${written || 'an empty key'} (${source}) is not a configuration key${hint}`)
+  const shown = written.replace(/\s+/g, ' ').trim().slice(0, 80) || 'an empty key'
+  throw new ConfigError(`${shown} (${source}) is not a configuration key${hint}`)
 }
 
 function loose(name: string): string {
@@ -112,7 +113,7 @@ function readFile(
     const node = document.getIn(path, true) as { readonly range?: readonly number[] } | undefined
     return node?.range?.[0] === undefined ? '' : `:${lines.linePos(node.range[0]).line}`
   }
-  const root: unknown = document.toJS() ?? {}
+  const root: unknown = resolved(document, file.name) ?? {}
   if (typeof root !== 'object' || root === null || Array.isArray(root)) {
     throw new ConfigError(`${file.name} must hold keys and values, like \`app.max-page-size: 500\``)
   }
@@ -125,6 +126,15 @@ function readFile(
       source,
       written: typeof written === 'string' ? fill(written, env) : written.map((part) => fill(part, env)),
     })
+  }
+}
+
+/** Aliases are followed here: one without its anchor is found only now. */
+function resolved(document: Document, name: string): unknown {
+  try {
+    return document.toJS()
+  } catch (error) {
+    throw new ConfigError(`${name} is not YAML: ${(error as Error).message.split('\n')[0]}`, { cause: error })
   }
 }
 

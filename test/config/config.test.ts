@@ -129,6 +129,10 @@ t.test('a wrong value or an unknown key is one line with key, source and reason'
     ],
     [yml('logging.pattern.console: x'), 'logging.pattern.console (application.yml:1) is not a configuration key'],
     [{ argv: ['--app.nats.url'] }, 'app.nats.url (command line) needs a value: --app.nats.url=<value>'],
+    [
+      yml('app.schemas: *none'),
+      'application.yml is not YAML: Unresolved alias (the anchor must be set before the alias): none',
+    ],
     [yml('just text'), 'application.yml must hold keys and values, like `app.max-page-size: 500`'],
     [
       yml('app.max-page-size: [1, 2]'),
