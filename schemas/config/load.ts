@@ -101,7 +101,7 @@ function readFile(
 ): void {
   const lines = new LineCounter()
   // All scalars stay text, so that a password of digits keeps its zeros and one way of reading serves all sources.
-  const document = parseDocument(file.text, { schema: 'failsafe', lineCounter: lines })
+  const document = parseDocument(file.text, { schema: 'failsafe', lineCounter: lines, logLevel: 'error' })
   const [error] = document.errors
   if (error !== undefined) {
     const line = error.linePos?.[0].line ?? 1
