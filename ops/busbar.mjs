@@ -26,6 +26,7 @@ const major = (version) => Number(version.replace(/^v/, '').split('.')[0])
 async function main() {
   const node = major(process.version) >= major(nodeVersion) ? process.execPath : await bringNode()
   if (!dependenciesInstalled()) await underLock('install', () => bringDependencies(node))
+  if (process.env.npm_lifecycle_event !== undefined) followNpm()
   if (node === process.execPath) await import('./cli.ts')
   else handOver(node)
 }
@@ -155,6 +156,14 @@ function alive(lock) {
   } catch (error) {
     return error.code === 'EPERM'
   }
+}
+
+/** Under npm (`npm start`) we end with it, also when it was killed and could not tell us. */
+function followNpm() {
+  const npmProcess = process.ppid
+  setInterval(() => {
+    if (process.ppid !== npmProcess) process.kill(process.pid, 'SIGTERM')
+  }, 1000).unref()
 }
 
 /** The channel tells the child when this process dies without a goodbye, so that nothing is left running. */

@@ -1,10 +1,13 @@
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { environment } from '../schemas/config/environment.ts'
 import { checkout } from './settings.ts'
 import { runTests } from './test.ts'
 
-const folders = ['bus', 'gateways', 'workers', 'projections', 'schemas', 'ops', 'test']
+const folders = ['bus', 'gateways', 'workers', 'projections', 'schemas', 'ops', 'test'].filter((name) => {
+  return existsSync(join(checkout, name))
+})
 
 const steps: readonly (readonly [string, readonly string[]])[] = [
   ['format and lint', ['biome', 'ci', '--error-on-warnings', '.']],

@@ -6,7 +6,7 @@ import { maskUrl } from './mask.ts'
 import { readValue } from './value.ts'
 
 /** Where a value came from, as it is shown: `default`, `application.yml:3`, `environment APP_NATS_URL`, `command line`. */
-export type Source = string
+type Source = string
 
 export interface LoadedConfig {
   readonly values: Config

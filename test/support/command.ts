@@ -9,7 +9,7 @@ import { type ConfigName, configKeys, environmentName } from '../../schemas/conf
 
 const cli = resolve(import.meta.dirname, '../../ops/cli.ts')
 
-export interface Finished {
+interface Finished {
   readonly code: number | null
   readonly stdout: string
   readonly stderr: string
