@@ -27,6 +27,7 @@ export interface Table {
   readonly foreignKeys: readonly ForeignKey[]
   /** To the other tables of the exposed schemas, both directions and through link tables. Names are unique within the table. */
   readonly relations: readonly Relation[]
+  /** By name and by every alias that chooses a single relation; a name that fits several is absent. */
   readonly relationByName: ReadonlyMap<string, Relation>
   readonly rowSecurity: boolean
   readonly replicaIdentity: 'default' | 'full' | 'nothing' | 'index'
@@ -38,6 +39,10 @@ export interface Table {
 export interface Column {
   readonly name: string
   readonly type: DatabaseType
+  /** The type as PostgreSQL writes it, with the column's own modifier: `character varying(20)`. For documentation only. */
+  readonly typeSql: string
+  /** Characters that fit, of `varchar(n)` and `char(n)`, domains over them included. */
+  readonly maxLength: number | null
   readonly nullable: boolean
   /** The default's SQL text, for documentation only; null when there is none. */
   readonly defaultSql: string | null
@@ -78,7 +83,7 @@ export interface ForeignKey {
  */
 export interface Relation {
   readonly name: string
-  /** Further names that choose the same relation (constraint name, `target!column`), when the plain name is ambiguous or not. */
+  /** Further names that fit the relation (`relations.ts` says which); when others of the table have one too, it chooses none of them. */
   readonly aliases: readonly string[]
   readonly kind: 'one' | 'many' | 'many-to-many'
   readonly targetSchema: string
@@ -107,7 +112,13 @@ export interface DatabaseFunction {
     readonly optional: boolean
     readonly variadic: boolean
   }[]
-  readonly returns: { readonly type: DatabaseType; readonly set: boolean; readonly void: boolean }
+  readonly returns: {
+    readonly type: DatabaseType
+    readonly set: boolean
+    readonly void: boolean
+    /** Of a row that the function itself declares (`returns table`, `out` arguments); empty for values and rows of a named type. */
+    readonly columns: readonly { readonly name: string; readonly type: DatabaseType }[]
+  }
 }
 
 export function tableKey(schema: string, name: string): string {
