@@ -24,7 +24,7 @@ export type ExposedSchemas = readonly string[] | 'ALL'
 
 /** A lock we wait for longer than this belongs to a migration at work: better to fail, and to try again later. */
 const begin = `begin isolation level repeatable read, read only;
-set local search_path = pg_catalog; set local lock_timeout = '2s'; set local statement_timeout = '60s'`
+set local search_path = pg_catalog; set local lock_timeout = '2s'; set local statement_timeout = '60s'; set local jit = off`
 
 /**
  * Runs the work in a transaction that sees the catalog at one moment and no user's names.

@@ -37,7 +37,8 @@ export function relate(tables: ReadonlyMap<string, Table>): ReadonlyMap<string, 
     }
     for (const [near, far] of linksOf(table, keys)) add(near.target, through(near, far))
   }
-  return new Map([...tables].map(([key, table]) => [key, { ...table, ...named(table, found.get(key) ?? []) }] as const))
+  const related = (key: string, table: Table): Table => ({ ...table, ...named(table, inOrder(found.get(key) ?? [])) })
+  return new Map([...tables].map(([key, table]) => [key, related(key, table)]))
 }
 
 /** A foreign key with both its tables. */
@@ -160,6 +161,11 @@ function linksOf(table: Table, keys: readonly Reference[]): [Reference, Referenc
     }
   }
   return pairs
+}
+
+function inOrder(candidates: readonly Candidate[]): Candidate[] {
+  const place = { one: step.one, many: step.many, 'many-to-many': step.manyToMany }
+  return candidates.toSorted((a, b) => place[a.relation.kind] - place[b.relation.kind])
 }
 
 /** Decides who has which name. */
