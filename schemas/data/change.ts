@@ -36,6 +36,10 @@ export const changeHeader = {
   transaction: 'Busbar-Transaction',
   /** `commandId` of the API call that made the change, when one did. */
   command: 'Busbar-Command',
+  /** Digest of the database's identity: positions of different databases cannot be compared. */
+  origin: 'Busbar-Origin',
+  /** JSON array of the columns that were left out because the event would not fit into a message. */
+  omitted: 'Busbar-Omitted',
 } as const
 
 /**
@@ -49,5 +53,15 @@ export const CommandMessage = Type.Object({
   trace: Type.Optional(Type.String({ description: 'W3C traceparent' })),
 })
 export type CommandMessage = Static<typeof CommandMessage>
+
+/**
+ * A `gap` on `cdc.<source>.gap`: changes may be missing between the message before it and the one behind it, because the
+ * database's replication slot was lost.
+ */
+export const GapMarker = Type.Object({
+  reason: Type.String(),
+  timestamp: Type.Integer({ description: 'epoch ms' }),
+})
+export type GapMarker = Static<typeof GapMarker>
 
 export const commandPrefix = 'busbar.command'

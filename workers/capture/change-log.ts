@@ -1,0 +1,254 @@
+import {
+  JetStreamApiError,
+  type JetStreamClient,
+  type JetStreamManager,
+  jetstream,
+  jetstreamManager,
+} from '@nats-io/jetstream'
+import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/nats-core'
+import { changeHeader } from '../../schemas/data/change.ts'
+import { formatLsn, parseLsn } from './lsn.ts'
+
+/** A change's place in the order of its source: the commit it came with, and which one of the commit it is. */
+export interface Position {
+  readonly lsn: bigint
+  readonly index: number
+}
+
+export interface ChangeMessage {
+  readonly subject: string
+  readonly body: string
+  readonly position: Position
+  /** Transaction id. */
+  readonly transaction: number
+  readonly command?: string
+  /** Columns left out because the message would be too large. */
+  readonly omitted?: readonly string[]
+}
+
+export interface ChangeLogOptions {
+  readonly bus: NatsConnection
+  readonly streamName: string
+  /** What all subjects of the source match. */
+  readonly subjects: string
+  readonly slotName: string
+}
+
+interface Origin {
+  /** Digest of the database's identity. */
+  readonly origin: string
+}
+
+/** Another message came between ours: what lies on the stream must be read again before anything is added. */
+export class PublishConflict extends Error {
+  override readonly name = 'PublishConflict'
+}
+
+const wrongLastSequence = 10_071
+const noMessageFound = 10_037
+const ackTimeoutMs = 10_000
+const windowMessages = 1_024
+const windowBytes = 4 * 1024 * 1024
+/** Room for the headers and what the server adds. */
+const headroomBytes = 4_096
+
+/** The changes of one source on their stream. */
+export class ChangeLog {
+  readonly #options: ChangeLogOptions
+  readonly #client: JetStreamClient
+  #shared = false
+
+  constructor(options: ChangeLogOptions) {
+    this.#options = options
+    this.#client = jetstream(options.bus)
+  }
+
+  get maxBodyBytes(): number {
+    return (this.#options.bus.info?.max_payload ?? 1_048_576) - headroomBytes
+  }
+
+  /** Where the stream stands; `last` is null when it holds nothing of the source. */
+  async state(): Promise<LogState> {
+    const { streamName, subjects } = this.#options
+    const manager: JetStreamManager = await jetstreamManager(this.#options.bus, { checkAPI: false })
+    const last = await lastMessage(manager, streamName, subjects)
+    const { state } = await manager.streams.info(streamName)
+    return {
+      last: last ? positionOf(last.header) : null,
+      origin: last?.header.get(changeHeader.origin) ?? '',
+      isGap: last?.subject.endsWith('.gap') === true && last.subject.split('.').length === 3,
+      lastSequence: state.last_seq,
+      lastIsOurs: last?.seq === state.last_seq,
+    }
+  }
+
+  /**
+   * Adds to the stream from where it stands. Messages lie on it in the order of the calls and without holes, whatever fails: each
+   * states which sequence it follows.
+   */
+  publisher(state: LogState, origin: string, onStored: (count: number) => void): ChangePublisher {
+    return new ChangePublisher(this.#client, {
+      ...this.#options,
+      origin,
+      onStored,
+      // Beside the writers of other sources our next sequence cannot be foretold: one at a time keeps the order then.
+      ...(this.#shared ? { window: 1, follows: null } : { window: windowMessages, follows: state.lastSequence }),
+    })
+  }
+
+  /** After a conflict: tells whether the stream has other writers. */
+  noteConflict(state: LogState): void {
+    if (!state.lastIsOurs && state.lastSequence > 0) this.#shared = true
+  }
+
+  /** Tells all readers that changes may be missing here. What follows starts anew. */
+  async publishGap(subject: string, reason: string): Promise<void> {
+    const head = headers()
+    head.set(changeHeader.lsn, '0/0')
+    head.set(changeHeader.index, '-1')
+    await this.#client.publish(subject, JSON.stringify({ reason, timestamp: Date.now() }), {
+      headers: head,
+      timeout: ackTimeoutMs,
+    })
+  }
+}
+
+export interface LogState {
+  readonly last: Position | null
+  /** Of the last message; empty when there is none. */
+  readonly origin: string
+  /** The last message is a gap marker. */
+  readonly isGap: boolean
+  readonly lastSequence: number
+  readonly lastIsOurs: boolean
+}
+
+interface PublisherOptions extends ChangeLogOptions, Origin {
+  readonly window: number
+  /** Sequence the next message follows; null: unknown. */
+  readonly follows: number | null
+  /** Called with the number of messages that are stored without a hole. */
+  readonly onStored: (count: number) => void
+}
+
+export class ChangePublisher {
+  readonly #client: JetStreamClient
+  readonly #options: PublisherOptions
+  readonly #failed = Promise.withResolvers<never>()
+  #follows: number | null
+  #sent = 0
+  #stored = 0
+  #flyingBytes = 0
+  /** Answers that came before those of earlier messages. */
+  readonly #early = new Set<number>()
+  #room: PromiseWithResolvers<void> | null = null
+  #broken = false
+
+  constructor(client: JetStreamClient, options: PublisherOptions) {
+    this.#client = client
+    this.#options = options
+    this.#follows = options.follows
+    this.#failed.promise.catch(() => undefined)
+  }
+
+  /** Rejects when a message could not be stored; nothing is sent from then on. */
+  get failed(): Promise<never> {
+    return this.#failed.promise
+  }
+
+  /** Messages given to `publish` so far. */
+  get sent(): number {
+    return this.#sent
+  }
+
+  get idle(): boolean {
+    return this.#stored === this.#sent
+  }
+
+  /** Resolves when there is room for more; returns nothing when there is room already. */
+  publish(message: ChangeMessage): Promise<void> | undefined {
+    if (this.#broken) return this.#failed.promise
+    const { slotName, origin } = this.#options
+    const body = Buffer.from(message.body)
+    const ordinal = this.#sent++
+    const lsn = formatLsn(message.position.lsn)
+    this.#flyingBytes += body.length
+    const publishing = this.#client.publish(message.subject, body, {
+      msgID: `${slotName}/${lsn}/${message.position.index}`,
+      headers: headersOf(message, lsn, origin),
+      timeout: ackTimeoutMs,
+      ...(this.#follows === null ? {} : { expect: { lastSequence: this.#follows } }),
+    })
+    if (this.#follows !== null) this.#follows += 1
+    publishing.then(
+      ({ duplicate }) => {
+        // It lies there already, so that those behind it follow another sequence than they state.
+        if (duplicate && this.#follows !== null) this.#fail(new PublishConflict('A message is on the stream already'))
+        else this.#store(ordinal, body.length)
+      },
+      (error: unknown) => this.#fail(asConflict(error)),
+    )
+    return this.#hasRoom() ? undefined : this.#waitForRoom()
+  }
+
+  #hasRoom(): boolean {
+    return this.#sent - this.#stored < this.#options.window && this.#flyingBytes < windowBytes
+  }
+
+  async #waitForRoom(): Promise<void> {
+    while (!this.#hasRoom()) {
+      this.#room ??= Promise.withResolvers()
+      await Promise.race([this.#room.promise, this.#failed.promise])
+    }
+  }
+
+  #store(ordinal: number, size: number): void {
+    this.#flyingBytes -= size
+    if (ordinal !== this.#stored) this.#early.add(ordinal)
+    else {
+      this.#stored += 1
+      while (this.#early.delete(this.#stored)) this.#stored += 1
+      this.#options.onStored(this.#stored)
+    }
+    if (this.#room && this.#hasRoom()) {
+      this.#room.resolve()
+      this.#room = null
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#broken = true
+    this.#failed.reject(error)
+  }
+}
+
+function headersOf({ position, transaction, command, omitted }: ChangeMessage, lsn: string, origin: string): MsgHdrs {
+  const head = headers()
+  head.set(changeHeader.lsn, lsn)
+  head.set(changeHeader.index, String(position.index))
+  head.set(changeHeader.transaction, String(transaction))
+  head.set(changeHeader.origin, origin)
+  if (command !== undefined) head.set(changeHeader.command, command)
+  if (omitted !== undefined) head.set(changeHeader.omitted, JSON.stringify(omitted))
+  return head
+}
+
+async function lastMessage(manager: JetStreamManager, stream: string, subjects: string) {
+  try {
+    return await manager.streams.getMessage(stream, { last_by_subj: subjects })
+  } catch (error) {
+    if (error instanceof JetStreamApiError && error.code === noMessageFound) return null
+    throw error
+  }
+}
+
+function positionOf(head: MsgHdrs): Position | null {
+  const lsn = head.get(changeHeader.lsn)
+  const index = Number(head.get(changeHeader.index))
+  return lsn === '' || Number.isNaN(index) ? null : { lsn: parseLsn(lsn), index }
+}
+
+function asConflict(error: unknown): unknown {
+  const conflict = error instanceof JetStreamApiError && error.code === wrongLastSequence
+  return conflict ? new PublishConflict('The stream has grown by other messages', { cause: error }) : error
+}

@@ -1,0 +1,204 @@
+import { type Client, escapeIdentifier, escapeLiteral } from 'pg'
+import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
+import { CaptureRefused, type Rights } from './postgres-findings.ts'
+
+export interface PublicationOptions {
+  readonly publicationName: string
+  readonly schemas: readonly string[]
+}
+
+export interface Publications {
+  /** What the reader subscribes to. */
+  readonly names: readonly string[]
+  readonly unpublished: CaptureStatus['unpublished']
+}
+
+interface TableRow {
+  readonly schema: string
+  readonly table: string
+  /** Has what UPDATE and DELETE of a published table need: a replica identity. */
+  readonly identified: boolean
+  readonly owned: boolean
+  readonly inRows: boolean
+  readonly inInserts: boolean
+}
+
+/** Marks the publications that are ours to change. */
+const mark = 'made by busbar'
+
+const tablesSql = `
+  select n.nspname as schema, c.relname as table, pg_has_role(current_user, c.relowner, 'usage') as owned,
+    c.relreplident = 'f' or exists (
+      select from pg_index i where i.indrelid = c.oid and i.indisvalid
+        and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident)) as identified,
+    exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+      where r.prrelid = c.oid and p.pubname = $2) as "inRows",
+    exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+      where r.prrelid = c.oid and p.pubname = $3) as "inInserts"
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = any($1) and c.relkind in ('r', 'p') and c.relpersistence = 'p' and not c.relispartition
+  order by 1, 2`
+
+const publicationSql = `
+  select p.pubname as name, obj_description(p.oid, 'pg_publication') = '${mark}' as ours
+  from pg_publication p where p.pubname = any($1)`
+
+/**
+ * Sees to it that the tables of the schemas are published. Two publications, because a table without a key (replica identity)
+ * refuses UPDATE and DELETE to everybody as soon as its updates are published: `<name>` holds the tables with one and
+ * all their changes, `<name>_inserts` holds every table and only INSERT and TRUNCATE. A publication that somebody else made
+ * under `<name>` is used as it is, alone.
+ *
+ * @throws {CaptureRefused} when there is none and the user may not create one.
+ */
+export async function ensurePublications(
+  client: Client,
+  rights: Rights,
+  { publicationName, schemas }: PublicationOptions,
+): Promise<Publications> {
+  const insertsName = `${publicationName}_inserts`.slice(-63)
+  const found = await client.query<{ readonly name: string; readonly ours: boolean | null }>(publicationSql, [
+    [publicationName, insertsName],
+  ])
+  const given = found.rows.find(({ name }) => name === publicationName)
+  if (given && given.ours !== true) {
+    return { names: [publicationName], unpublished: await unpublishedIn(client, publicationName, schemas) }
+  }
+  const exists = (wanted: string) => found.rows.some(({ name }) => name === wanted)
+  if (!exists(publicationName))
+    await createPublication(client, rights, publicationName, 'insert, update, delete, truncate')
+  if (!exists(insertsName)) await createInserts(client, rights, insertsName, schemas)
+  const { rows } = await client.query<TableRow>(tablesSql, [schemas, publicationName, insertsName])
+  const whole = await coversAll(client, insertsName, schemas)
+  const unpublished: CaptureStatus['unpublished'] = []
+  for (const row of rows) await place(client, row, { publicationName, insertsName, whole, unpublished, rights })
+  return { names: [publicationName, insertsName], unpublished }
+}
+
+interface Placing {
+  readonly publicationName: string
+  readonly insertsName: string
+  /** `<name>_inserts` holds every table without naming it. */
+  readonly whole: boolean
+  readonly unpublished: CaptureStatus['unpublished']
+  readonly rights: Rights
+}
+
+/** Puts one table into the publications it belongs to and takes it out of the others. */
+async function place(client: Client, row: TableRow, placing: Placing): Promise<void> {
+  const { publicationName, insertsName, whole, unpublished, rights } = placing
+  const table = `${escapeIdentifier(row.schema)}.${escapeIdentifier(row.table)}`
+  const alter = (publication: string, verb: string) =>
+    `ALTER PUBLICATION ${escapeIdentifier(publication)} ${verb} TABLE ${table}`
+  const mayChange = rights.superuser || row.owned
+  const wanted: string[] = []
+  if (row.inRows !== row.identified) wanted.push(alter(publicationName, row.identified ? 'ADD' : 'DROP'))
+  if (!whole && row.inInserts === row.identified) wanted.push(alter(insertsName, row.identified ? 'DROP' : 'ADD'))
+  const failed = mayChange ? await tryAll(client, wanted) : wanted
+  const missing = failed.find((statement) => statement.includes(' ADD '))
+  if (missing !== undefined && (row.identified || !whole)) {
+    const reason = `the user ${rights.user} does not own the table`
+    unpublished.push({ schema: row.schema, table: row.table, reason, statement: `${missing}; -- as a superuser` })
+  } else if (!row.identified) {
+    const reason = 'without a primary key only INSERT and TRUNCATE can be published'
+    const statement = `ALTER TABLE ${table} REPLICA IDENTITY FULL; -- or give it a primary key`
+    unpublished.push({ schema: row.schema, table: row.table, reason, statement })
+  }
+}
+
+/** Answers the statements that failed: a table can be dropped at any moment, and the next round sees what is. */
+async function tryAll(client: Client, statements: readonly string[]): Promise<string[]> {
+  const failed: string[] = []
+  for (const statement of statements) {
+    await client.query(statement).catch((error: { readonly code?: string }) => {
+      const gone = error.code === '42P01' || error.code === '3F000' || error.code === '42710' || error.code === '42704'
+      if (!gone) failed.push(statement)
+    })
+  }
+  return failed
+}
+
+async function createPublication(
+  client: Client,
+  rights: Rights,
+  name: string,
+  publish: string,
+  tables = '',
+): Promise<void> {
+  const options = [`publish = ${escapeLiteral(publish)}`, 'publish_via_partition_root = true']
+  if (rights.version >= 180_000) options.push('publish_generated_columns = stored')
+  const sql = `CREATE PUBLICATION ${escapeIdentifier(name)}${tables} WITH (${options.join(', ')})`
+  try {
+    await client.query(sql)
+    await client.query(`COMMENT ON PUBLICATION ${escapeIdentifier(name)} IS '${mark}'`)
+  } catch (error) {
+    const { code, message } = error as { readonly code?: string; readonly message: string }
+    // Another capture of the same source was faster.
+    if (code === '42710' || code === '23505') return
+    if (code !== '42501') throw error
+    const grant = `GRANT CREATE ON DATABASE ${escapeIdentifier(rights.database)} TO ${escapeIdentifier(rights.user)}`
+    throw new CaptureRefused(`The publication ${name} does not exist and cannot be created: ${message}`, [
+      `${grant}; -- as a superuser`,
+    ])
+  }
+}
+
+async function createInserts(client: Client, rights: Rights, name: string, schemas: readonly string[]): Promise<void> {
+  const existing = await client.query<{ nspname: string }>('select nspname from pg_namespace where nspname = any($1)', [
+    schemas,
+  ])
+  const list = existing.rows.map(({ nspname }) => escapeIdentifier(nspname)).join(', ')
+  const bySchema = rights.version >= 150_000 && list !== '' ? ` FOR TABLES IN SCHEMA ${list}` : ''
+  const tables = rights.superuser ? bySchema : ''
+  await createPublication(client, rights, name, 'insert, truncate', tables)
+}
+
+/** Whether the publication names all the schemas; those that came since are added. */
+async function coversAll(client: Client, name: string, schemas: readonly string[]): Promise<boolean> {
+  const version = await client.query<{ readonly has: boolean }>(
+    `select to_regclass('pg_catalog.pg_publication_namespace') is not null as has`,
+  )
+  if (version.rows[0]?.has !== true) return false
+  const { rows } = await client.query<{ readonly schema: string; readonly named: boolean; readonly any: boolean }>(
+    `select n.nspname as schema,
+       exists (select from pg_publication_namespace x join pg_publication p on p.oid = x.pnpubid
+         where p.pubname = $1 and x.pnnspid = n.oid) as named,
+       exists (select from pg_publication_namespace x join pg_publication p on p.oid = x.pnpubid where p.pubname = $1) as any
+     from pg_namespace n where n.nspname = any($2)`,
+    [name, schemas],
+  )
+  if (rows.length === 0 || !rows[0]!.any) return false
+  const missing = rows.filter(({ named }) => !named)
+  const failed = await tryAll(
+    client,
+    missing.map(
+      ({ schema }) => `ALTER PUBLICATION ${escapeIdentifier(name)} ADD TABLES IN SCHEMA ${escapeIdentifier(schema)}`,
+    ),
+  )
+  return failed.length === 0
+}
+
+/** Tables that a publication of somebody else leaves out. */
+async function unpublishedIn(
+  client: Client,
+  name: string,
+  schemas: readonly string[],
+): Promise<CaptureStatus['unpublished']> {
+  const { rows } = await client.query<{ readonly schema: string; readonly table: string }>(
+    `select n.nspname as schema, c.relname as table
+     from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = any($1) and c.relkind in ('r', 'p') and c.relpersistence = 'p' and not c.relispartition
+       and not exists (select from pg_publication_tables t
+         where t.pubname = $2 and t.schemaname = n.nspname and t.tablename = c.relname)
+       and not exists (select from pg_partition_tree(c.oid) leaf join pg_class l on l.oid = leaf.relid
+         join pg_namespace ln on ln.oid = l.relnamespace join pg_publication_tables t
+           on t.pubname = $2 and t.schemaname = ln.nspname and t.tablename = l.relname)
+     order by 1, 2`,
+    [schemas, name],
+  )
+  return rows.map(({ schema, table }) => {
+    const reason = `the publication ${name} leaves it out`
+    const sqlName = `${escapeIdentifier(schema)}.${escapeIdentifier(table)}`
+    return { schema, table, reason, statement: `ALTER PUBLICATION ${escapeIdentifier(name)} ADD TABLE ${sqlName};` }
+  })
+}
