@@ -41,6 +41,8 @@ export interface Column {
   readonly type: DatabaseType
   /** The type as PostgreSQL writes it, with the column's own modifier: `character varying(20)`. For documentation only. */
   readonly typeSql: string
+  /** Of array columns as they were declared, which PostgreSQL does not hold them to; 0 for others. */
+  readonly dimensions: number
   /** Characters that fit, of `varchar(n)` and `char(n)`, domains over them included. */
   readonly maxLength: number | null
   readonly nullable: boolean

@@ -57,7 +57,7 @@ order by n.nspname, f.relname`
 export const columnsSql = `
 with ${roles}, ${altered}
 select a.attrelid as table, a.attnum as number, a.attname::text as name, a.atttypid as type, a.atttypmod as modifier,
-  format_type(a.atttypid, a.atttypmod) as "typeSql", a.attnotnull as required, a.attidentity::text as identity,
+  format_type(a.atttypid, a.atttypmod) as "typeSql", a.attnotnull as required, a.attndims as dimensions, a.attidentity::text as identity,
   a.attgenerated <> '' as generated, d.description as comment,
   case
     when e.oid is null or a.attgenerated <> '' then null

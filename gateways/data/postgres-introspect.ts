@@ -95,6 +95,7 @@ interface ColumnRow {
   readonly modifier: number
   readonly typeSql: string
   readonly required: boolean
+  readonly dimensions: number
   readonly identity: string
   readonly generated: boolean
   readonly default: string | null
@@ -210,6 +211,7 @@ function buildColumn(row: ColumnRow, types: TypeMap): Column {
     name: row.name,
     type,
     typeSql: row.typeSql,
+    dimensions: type.element === null ? 0 : Math.max(1, row.dimensions),
     maxLength: maxLength(row.modifier),
     nullable: !row.required && !required,
     defaultSql: row.default ?? (row.generated || row.identity !== '' ? null : defaultSql),

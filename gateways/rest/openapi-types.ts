@@ -149,14 +149,16 @@ export function exampleText(type: DatabaseType): string {
 }
 
 /** The row's value of a column: what is shorter than the type allows is cut to fit. */
-export function columnExample({ type, maxLength }: Column): unknown {
-  const example = exampleOf(type)
+export function columnExample({ type, dimensions, maxLength }: Column): unknown {
+  let example = exampleOf(type)
+  for (let level = 1; level < dimensions; level++) example = [example]
   return typeof example === 'string' && maxLength !== null ? example.slice(0, maxLength) : example
 }
 
 /** What may be written into a column. */
-export function valueSchema({ type, maxLength, nullable }: Column, references: TypeReferences): Json {
-  const schema = typeSchema(type, references)
+export function valueSchema({ type, dimensions, maxLength, nullable }: Column, references: TypeReferences): Json {
+  let schema = typeSchema(type, references)
+  for (let level = 1; level < dimensions; level++) schema = { type: 'array', items: schema }
   const limited = maxLength === null || schema.type !== 'string' ? schema : { ...schema, maxLength }
   return nullable ? orNull(limited) : limited
 }
