@@ -20,6 +20,8 @@ export interface TablePlan {
 export interface TableParts {
   /** `select` and `expand`. */
   readonly representation: readonly Json[]
+  /** By column. */
+  readonly filterOf: ReadonlyMap<string, Json>
   /** A parameter for each column, and the groups. */
   readonly filters: readonly Json[]
   readonly order: readonly Json[]
@@ -39,15 +41,18 @@ export function tableParts(plan: TablePlan): TableParts {
   const parameter = (name: string, value: Json | null) =>
     value === null ? [] : [shared.parameters.add(`${component}.${name}`, value)]
   const columns = table.columns.filter(({ name }) => plan.filters && isFilterParameter(name))
+  const filterOf = new Map(
+    columns.map((column) => [
+      column.name,
+      shared.parameters.add(`${component}.${column.name}`, filterParameter(column)),
+    ]),
+  )
   const rowExample = shared.examples.add(component, { value: exampleRow(table) })
   const rowsExample = shared.examples.add(`${component}.rows`, { value: { data: [exampleRow(table)], count: 1 } })
   return {
     representation: [...parameter('select', selectParameter(table)), ...parameter('expand', expandParameter(table))],
-    filters: [
-      ...columns.flatMap((column) => parameter(column.name, filterParameter(column))),
-      ...parameter('or', orParameter(table)),
-      ...parameter('and', andParameter(table)),
-    ],
+    filterOf,
+    filters: [...filterOf.values(), ...parameter('or', orParameter(table)), ...parameter('and', andParameter(table))],
     order: orderParameters(table).flatMap((value) => parameter(String(value.name), value)),
     list: shared.responses.add(`${component}.list`, listResponse(plan, rowExample)),
     row: shared.responses.add(component, rowResponse(plan, rowExample)),

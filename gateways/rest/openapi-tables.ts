@@ -1,4 +1,5 @@
 import type { Table } from '../data/catalog.ts'
+import { completeOrder } from '../data/order.ts'
 import { type FailureName, failureResponses, parameterReferences } from './openapi-components.ts'
 import { UniqueNames } from './openapi-names.ts'
 import { isInsertable, isUpdatable, type TableParts, type TablePlan, tableParts } from './openapi-table-parts.ts'
@@ -82,7 +83,9 @@ function listOperation(plan: TablePlan, parts: TableParts): Json {
       ...parts.representation,
       ...parts.filters,
       ...parts.order,
-      ...parameterReferences(['orderDirection', 'limit', 'offset', 'first', 'after', 'last', 'before', 'having']),
+      ...parameterReferences(['orderDirection', 'limit', 'offset']),
+      ...(completeOrder(table, []).unique ? parameterReferences(['first', 'after', 'last', 'before']) : []),
+      ...parameterReferences(['having']),
       ...parameterReferences(['preferRead', 'ifNoneMatch']),
     ],
     responses: { 200: parts.list, 304: unchanged, ...failureResponses(withAuthentication(reading, jwt)) },
@@ -105,13 +108,19 @@ function schemaOperation(plan: TablePlan): Json {
   })
 }
 
-function changesOperation(plan: TablePlan, { filters }: TableParts): Json {
+/** Query parameters of a change stream. Columns of these names cannot be filtered by there. */
+const changeParameters: readonly string[] = ['types', 'from', 'resume', 'snapshot']
+
+function changesOperation(plan: TablePlan, parts: TableParts): Json {
   const { table, jwt } = plan
+  const columnFilters = [...parts.filterOf].flatMap(([name, filter]) =>
+    changeParameters.includes(name) ? [] : [filter],
+  )
   const row = Object.fromEntries(table.columns.slice(0, 2).map((column) => [column.name, columnExample(column)]))
   const event = { type: 'INSERT', schema: table.schema, table: table.name, data: row, timestamp: 1_700_000_000_000 }
   return operation(plan, 'watch', `Changes of ${table.name} as they happen`, {
     description: `Server-sent events, each with a ChangeEvent as its data; over WebSocket the same at \`/ws/${encodeURIComponent(table.name)}/changes\`, without the base path. Delivered at most once, unless \`from\` or \`resume\` asks for more.`,
-    parameters: [...filters, ...parameterReferences(['types', 'from', 'resume', 'snapshot', 'lastEventId'])],
+    parameters: [...columnFilters, ...parameterReferences(changeParameters), ...parameterReferences(['lastEventId'])],
     responses: {
       200: {
         description: 'The stream.',
