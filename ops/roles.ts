@@ -1,6 +1,9 @@
+import type { AuthenticatorOptions } from '../gateways/http/auth.ts'
 import type { Config } from '../schemas/config.ts'
+import { datasource } from './datasource.ts'
 import { OperatorError } from './local/operator-error.ts'
 import type { Log } from './log.ts'
+import { observe } from './observe.ts'
 
 export interface RoleContext {
   readonly config: Config
@@ -32,12 +35,6 @@ export interface Role {
 /** Every role there is, in the order of their start. The one place where roles are wired; a process loads only its own. */
 export const roles: readonly Role[] = [
   {
-    name: 'worker:capture',
-    title: 'Change capture',
-    needsBus: true,
-    start: async (context) => (await load('../workers/capture/capture.ts', 'startCapture'))(context),
-  },
-  {
     name: 'gateway:rest',
     title: 'REST API',
     portKey: 'gateway.rest.port',
@@ -46,15 +43,45 @@ export const roles: readonly Role[] = [
       { title: 'try it', path: '/docs' },
     ],
     needsBus: false,
-    start: async (context) => (await load('../gateways/rest/server.ts', 'startRestGateway'))(context),
+    start: startRest,
   },
 ]
 
-async function load(path: string, name: string): Promise<Role['start']> {
-  const loaded = (await import(path)) as Readonly<Record<string, Role['start']>>
-  const start = loaded[name]
-  if (start === undefined) throw new Error(`${path} has no ${name}`)
-  return start
+async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startRestGateway } = await import('../gateways/rest/server.ts')
+  const connection = datasource(config, 'spring.datasource')
+  if (connection === undefined) {
+    throw new OperatorError(
+      'The REST API needs a database: set spring.datasource.url, or use busbar up for a sample one.',
+    )
+  }
+  return await startRestGateway({
+    host: config['server.host'],
+    port: gatewayPort(config, 'gateway.rest.port'),
+    connection,
+    poolSize: config['app.pool-size'],
+    statementTimeoutMs: config['app.statement-timeout'],
+    schema: config['app.allowed-schema'],
+    defaultPageSize: config['app.default-page-size'],
+    maxPageSize: config['app.max-page-size'],
+    maxExpandDepth: config['app.max-expand-depth'],
+    maxBodyBytes: config['app.max-body-size'],
+    corsOrigins: config['app.cors-origins'] ?? ['*'],
+    jwt: jwtOptions(config),
+    onObservation: observe(log),
+  })
+}
+
+function jwtOptions(config: Config): AuthenticatorOptions {
+  const given = {
+    secret: config['app.jwt.secret'],
+    jwksUrl: config['app.jwt.jwks-url'],
+    issuer: config['app.jwt.issuer'],
+    audience: config['app.jwt.audience'],
+    anonymousRole: config['app.jwt.anonymous-role'],
+  }
+  const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  return { ...set, roleClaim: config['app.jwt.role-claim'], required: config['app.jwt.required'] }
 }
 
 /** @throws {OperatorError} when there is no such role. */

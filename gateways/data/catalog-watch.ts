@@ -13,14 +13,14 @@ export interface WatchClient extends CatalogClient {
 
 export type CatalogObservation =
   | {
-      readonly kind: 'catalog-loaded'
+      readonly type: 'catalog-loaded'
       readonly version: string
       readonly tables: number
       readonly functions: number
       readonly durationMs: number
     }
   /** The catalog as it was goes on being served. */
-  | { readonly kind: 'catalog-unreadable'; readonly error: unknown; readonly retryInMs: number }
+  | { readonly type: 'catalog-unreadable'; readonly error: unknown; readonly retryInMs: number }
 
 export interface CatalogWatchOptions {
   /** Opens a connection; called again whenever the last one is gone. */
@@ -175,7 +175,7 @@ export class CatalogWatch implements AsyncDisposable {
     if (before?.version === catalog.version) return
     this.#catalog = catalog
     this.#options.onObservation?.({
-      kind: 'catalog-loaded',
+      type: 'catalog-loaded',
       version: catalog.version,
       tables: catalog.tables.size,
       functions: catalog.functions.length,
@@ -218,7 +218,7 @@ export class CatalogWatch implements AsyncDisposable {
         if (signal.aborted) return
         failures += 1
         this.#options.onObservation?.({
-          kind: 'catalog-unreadable',
+          type: 'catalog-unreadable',
           error,
           retryInMs: Math.min(maxPauseMs, firstRetryMs * 2 ** failures),
         })

@@ -36,7 +36,10 @@ export function listHandler(service: RestService): Handler {
         plan = compileList(catalog, list)
         compiled.set(key, plan)
       }
-      const result = await service.database.run(plan.statement, list.parameters, { ...context, weight: weightOf(plan, list) })
+      const result = await service.database.run(plan.statement, list.parameters, {
+        ...context,
+        weight: weightOf(plan, list),
+      })
       return replyList(request, reply, { table, list, result, representation, preferences })
     })
   }
@@ -61,7 +64,9 @@ export function rowHandler(service: RestService): Handler {
 }
 
 export function rowNotFound(table: Table): Rejected {
-  return new Rejected('data/row-not-found', `${table.name} has no row with this key`, { details: { table: table.name } })
+  return new Rejected('data/row-not-found', `${table.name} has no row with this key`, {
+    details: { table: table.name },
+  })
 }
 
 async function findRow(
@@ -99,18 +104,26 @@ function replyList(request: FastifyRequest, reply: FastifyReply, answer: ListAns
   if (total !== undefined) reply.header('Content-Range', contentRange(list.page.offset, rows.length, total))
   if (representation === 'singular') return replySingular(request, reply, rows)
   if (representation === 'csv') return reply.type(csvType).send(rowsToCsv(rows, columnsOf(table, list)))
-  const body = listEnvelope(rows, list.shape.select.kind === 'aggregate' ? null : pagination(list, rows, { hasMore, hasPrevious, total }))
+  const body = listEnvelope(
+    rows,
+    list.shape.select.kind === 'aggregate' ? null : pagination(list, rows, { hasMore, hasPrevious, total }),
+  )
   return replyTagged(request, reply, body, bodyTag(body))
 }
 
 function pagination(
   list: ListRequest,
   rows: readonly RawRow[],
-  { hasMore, hasPrevious, total }: { readonly hasMore: boolean; readonly hasPrevious: boolean; readonly total: string | undefined },
+  {
+    hasMore,
+    hasPrevious,
+    total,
+  }: { readonly hasMore: boolean; readonly hasPrevious: boolean; readonly total: string | undefined },
 ): Pagination {
   const { limit, offset, cursorDigest } = list.page
   if (cursorDigest === null) return { total, offset, limit, hasMore }
-  const cursorOf = (row: RawRow | undefined): string | null => (row?.[1] ? encodeCursor(cursorDigest, row[1].toString()) : null)
+  const cursorOf = (row: RawRow | undefined): string | null =>
+    row?.[1] ? encodeCursor(cursorDigest, row[1].toString()) : null
   return { total, limit, hasMore, hasPrevious, startCursor: cursorOf(rows[0]), endCursor: cursorOf(rows.at(-1)) }
 }
 
@@ -122,9 +135,13 @@ function contentRange(offset: number, rowCount: number, total: string): string {
 function replySingular(request: FastifyRequest, reply: FastifyReply, rows: readonly RawRow[]): FastifyReply {
   const row = rows[0]?.[0]
   if (rows.length !== 1 || !row) {
-    throw new Rejected('data/not-singular', `One row was asked for and ${rows.length === 0 ? 'none' : 'several'} match`, {
-      hint: 'Filter by a key, or accept application/json.',
-    })
+    throw new Rejected(
+      'data/not-singular',
+      `One row was asked for and ${rows.length === 0 ? 'none' : 'several'} match`,
+      {
+        hint: 'Filter by a key, or accept application/json.',
+      },
+    )
   }
   return replyTagged(request, reply, row, rowTag(row))
 }
@@ -136,6 +153,7 @@ export function replyTagged(request: FastifyRequest, reply: FastifyReply, body: 
 }
 
 function columnsOf(table: Table, { shape }: ListRequest): readonly string[] {
-  if (shape.select.kind === 'aggregate') return [...shape.select.groups, ...shape.select.aggregates].map(({ property }) => property)
+  if (shape.select.kind === 'aggregate')
+    return [...shape.select.groups, ...shape.select.aggregates].map(({ property }) => property)
   return (shape.select.columns ?? table.columns.map(({ name }) => ({ property: name }))).map(({ property }) => property)
 }

@@ -22,7 +22,11 @@ export interface RestService {
 
 /** Compiled statements by catalog version and request shape. */
 export function compiledCache<Compiled extends object>(): LRUCache<string, Compiled> {
-  return new LRUCache<string, Compiled>({ max: 5000, maxSize: 32 * 1024 * 1024, sizeCalculation: (_, key) => key.length + 4096 })
+  return new LRUCache<string, Compiled>({
+    max: 5000,
+    maxSize: 32 * 1024 * 1024,
+    sizeCalculation: (_, key) => key.length + 4096,
+  })
 }
 
 /** @throws {Rejected} `data/unknown-table` */
@@ -41,7 +45,12 @@ export function readContext(principal: Principal): CallContext {
 }
 
 /** The context of a write: with change capture on it carries the command, which the same transaction writes into the log. */
-export function writeContext(service: RestService, principal: Principal, request: FastifyRequest, operation: string): CallContext {
+export function writeContext(
+  service: RestService,
+  principal: Principal,
+  request: FastifyRequest,
+  operation: string,
+): CallContext {
   if (!service.emitCommands) return { ...identity(principal), readOnly: false }
   const trace = request.headers.traceparent
   const command: CommandMessage = {
@@ -53,8 +62,8 @@ export function writeContext(service: RestService, principal: Principal, request
   return { ...identity(principal), readOnly: false, command: JSON.stringify(command) }
 }
 
-function identity({ role, claims }: Principal): Pick<CallContext, 'role' | 'claims'> {
-  return { ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
+function identity({ role, claims, anonymous }: Principal): Pick<CallContext, 'role' | 'claims' | 'anonymous'> {
+  return { anonymous, ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
 }
 
 /** SQLSTATEs of a statement that was compiled for a schema which has changed since: such a statement had no effect. */
@@ -64,7 +73,10 @@ const staleStates = new Set(['42P01', '42703', '42704', '42883', '42804', '0A000
  * Does the work on the catalog as it is; when the database says that the catalog is out of date, once more on a fresh one. So a DDL
  * change fails no request, however soon after it the request comes.
  */
-export async function onCurrentCatalog<Result>(service: RestService, work: (catalog: Catalog) => Promise<Result>): Promise<Result> {
+export async function onCurrentCatalog<Result>(
+  service: RestService,
+  work: (catalog: Catalog) => Promise<Result>,
+): Promise<Result> {
   const before = service.catalog.current()
   try {
     return await work(before)

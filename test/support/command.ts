@@ -45,7 +45,7 @@ export function startCommand(
   const output = { stdout: '', stderr: '' }
   const waiting = new Set<() => void>()
   for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (chunk: string) => {
+    child[name]!.setEncoding('utf8').on('data', (chunk: string) => {
       output[name] += chunk
       for (const check of waiting) check()
     })
