@@ -144,7 +144,7 @@ function combine(items: readonly Filter[], scope: Scope, strongest: readonly Ver
       if (rank === 0) return strongest[0]!
       if (rank > 0 && rank < weakest) weakest = rank
     }
-    return strongest[weakest] ?? neutral
+    return weakest < strongest.length ? strongest[weakest]! : neutral
   }
 }
 

@@ -63,7 +63,7 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
   while (!(await condition())) await delay(10)
 }
 
-const loads = ({ observations }: Watched) => observations.filter(({ type }) => kind === 'catalog-loaded').length
+const loads = ({ observations }: Watched) => observations.filter(({ type }) => type === 'catalog-loaded').length
 const columnsOf = ({ watch }: Watched, table: string) =>
   watch
     .current()
@@ -224,7 +224,7 @@ t.test('while the server is away the catalog stays, and afterwards it follows ag
   const before = subject.watch.current()
   await server.kill('SIGKILL')
   await t.rejects(subject.watch.reload(), Unavailable)
-  await until(() => subject.observations.some(({ type }) => kind === 'catalog-unreadable'))
+  await until(() => subject.observations.some(({ type }) => type === 'catalog-unreadable'))
   t.equal(subject.watch.current(), before)
   await server.restart()
   await run('create table after_crash (id int)')
