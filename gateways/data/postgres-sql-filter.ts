@@ -115,7 +115,7 @@ function membership(
   empty: string,
 ): string {
   if (isArray(type)) return slots.map((slot) => `${left} ${operator} ${parameter(slot, type)}`).join(join) || empty
-  return `${left} ${operator} ${quantifier}($${slots[0]}::${plainJson ? 'jsonb' : typeName(type.base)}[])`
+  return `${left} ${operator} ${quantifier}($${slots[0]}::${plainJson ? 'jsonb' : typeName(type)}[])`
 }
 
 /** `is null` on a composite asks whether all its fields are null, which is not what a filter on the column means. */

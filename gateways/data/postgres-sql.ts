@@ -17,19 +17,12 @@ export function tableName({ schema, name }: Pick<Table, 'schema' | 'name'>): str
   return `${quoted(schema)}.${quoted(name)}`
 }
 
-/** Their plain names mean a length of 1: `'abc'::character` is `a`. */
-const ofAnyLength: Readonly<Record<string, string>> = {
-  bpchar: 'pg_catalog.bpchar',
-  bit: 'pg_catalog."bit"',
-  _bpchar: 'pg_catalog.bpchar[]',
-  _bit: 'pg_catalog."bit"[]',
-}
-
+/** The type behind `::`, of any length: a column's own modifier is not part of it. Domains are read as their base. */
 export function typeName(type: DatabaseType): string {
-  return (type.schema === 'pg_catalog' && ofAnyLength[type.name]) || type.sqlName
+  return type.base.sqlName
 }
 
-/** A parameter as a value of the type. Domains are read as their base: a value outside of one just matches nothing. */
+/** A parameter as a value of the type; one outside of a domain just matches nothing. */
 export function parameter(slot: number, type: DatabaseType): string {
-  return `$${slot}::${typeName(type.base)}`
+  return `$${slot}::${typeName(type)}`
 }

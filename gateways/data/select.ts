@@ -77,7 +77,7 @@ function fixedType(name: string, oid: number): DatabaseType {
     oid,
     schema: 'pg_catalog',
     name,
-    sqlName: name,
+    sqlName: `pg_catalog.${name}`,
     kind: 'base',
     element: null,
     enumValues: [],
