@@ -1,0 +1,64 @@
+/**
+ * One token of a subject out of any text, reversibly: everything but letters, digits, `_` and `-` becomes `%XX` of its UTF-8 bytes, so
+ * dots, spaces, wildcards and empty names cannot change what a subject means. The empty text is a lone `%`.
+ */
+export function escapeToken(text: string): string {
+  if (text === '') return '%'
+  return Buffer.from(text, 'utf8')
+    .toString('latin1')
+    .replace(/[^A-Za-z0-9_-]/g, (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`)
+}
+
+/** The text an escaped token stands for. */
+export function unescapeToken(token: string): string {
+  return token === '%' ? '' : decodeURIComponent(token)
+}
+
+/** `evt.<component>.<entity>.<id>`: one aggregate. */
+export function eventSubject(component: string, entity: string, id: string): string {
+  return subject('evt', component, entity, id)
+}
+
+/** `work.<lane>.<id>`: one work item. */
+export function workSubject(lane: string, id: string): string {
+  return subject('work', lane, id)
+}
+
+/** `timer.<purpose>.<id>`: one timer; a second schedule on it takes the place of the first. */
+export function timerSubject(purpose: string, id: string): string {
+  return subject('timer', purpose, id)
+}
+
+/** `dead.<consumer>.<subject>`: what a consumer gave up on. The subject keeps its own dots. */
+export function deadSubject(consumer: string, original: string): string {
+  return `${subject('dead', consumer)}.${original}`
+}
+
+/** `cdc.<source>.<schema>.<table>`: what the subjects of all changes of a table begin with. */
+export function tableSubject(source: string, schema: string, table: string): string {
+  return subject('cdc', source, schema, table)
+}
+
+/** `cdc.<source>.<schema>.<table>.<insert|update|delete|truncate>` */
+export function changeSubject(source: string, schema: string, table: string, operation: string): string {
+  return subject('cdc', source, schema, table, operation)
+}
+
+/** `cdc.<source>.command`: API calls that wrote, before the changes they made. */
+export function commandSubject(source: string): string {
+  return subject('cdc', source, 'command')
+}
+
+/** `cdc.<source>.gap`: changes may be missing here. */
+export function gapSubject(source: string): string {
+  return subject('cdc', source, 'gap')
+}
+
+/** Matches everything of a source. */
+export function sourceSubjects(source: string): string {
+  return `${subject('cdc', source)}.>`
+}
+
+function subject(prefix: string, ...texts: readonly string[]): string {
+  return [prefix, ...texts.map(escapeToken)].join('.')
+}

@@ -1,0 +1,177 @@
+import {
+  DiscardPolicy,
+  JetStreamApiError,
+  type JetStreamManager,
+  RetentionPolicy,
+  StorageType,
+  StoreCompression,
+  type StreamConfig,
+} from '@nats-io/jetstream'
+import type { Bus } from './connect.ts'
+
+/** Schedules, message time-to-live and consumer groups came with it; older servers drop what they do not know without a word. */
+export const minimumServerVersion = '2.12.0'
+
+export interface TopologyOptions {
+  /** Copies of each stream in a cluster. Default 1. */
+  readonly replicas?: number
+  /** `app.nats.stream-name`. Default `cdc-stream`. */
+  readonly changeStream?: string
+  /** How long row changes stay. Default 7 days. */
+  readonly changeAgeMs?: number
+  /** How much of row changes stays. Default: no limit. */
+  readonly changeBytes?: number
+}
+
+/** A stream as we want it; what is left out is the server's to choose. */
+export type StreamSpec = Partial<StreamConfig> & Pick<StreamConfig, 'name' | 'subjects'>
+
+/** The bus cannot be what the platform needs; the text says why, and nothing was changed. */
+export class TopologyRefused extends Error {
+  override readonly name = 'TopologyRefused'
+}
+
+const day = 86_400_000
+const nanosPerMs = 1_000_000
+/** Within this time a message with a known id is stored once. */
+const duplicateWindowMs = 2 * 60_000
+const maxMessageBytes = 1024 * 1024
+
+/** Every stream of the platform. The one place where streams are declared. */
+export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[] {
+  const { changeStream = 'cdc-stream', changeAgeMs = 7 * day, changeBytes = -1 } = options
+  const log = (name: string, subjects: string[], maxAgeMs: number, maxBytes = -1) =>
+    stream(options, { name, subjects, max_age: nanos(maxAgeMs), max_bytes: maxBytes, discard: DiscardPolicy.Old })
+  const facts = (name: string, subjects: string[]) =>
+    stream(options, { name, subjects, compression: StoreCompression.S2, deny_delete: true, allow_atomic: true })
+  return [
+    facts('EVT_WORKFLOWS', ['evt.workflows.>']),
+    facts('EVT_FUNCTIONS', ['evt.functions.>']),
+    facts('EVT_PROVISIONING', ['evt.provisioning.>']),
+    stream(options, { name: 'EVT_EXECUTIONS', subjects: ['evt.executions.>'], allow_atomic: true }),
+    stream(options, { name: 'WORK', subjects: ['work.>'], retention: RetentionPolicy.Workqueue }),
+    stream(options, {
+      name: 'CALLS',
+      subjects: ['call.>'],
+      retention: RetentionPolicy.Workqueue,
+      storage: StorageType.Memory,
+      max_age: nanos(day),
+    }),
+    log(changeStream, ['cdc.>'], changeAgeMs, changeBytes),
+    log('LOGS', ['log.>'], 7 * day, 4 * 1024 ** 3),
+    log('METRICS', ['metric.>'], 7 * day),
+    stream(options, {
+      name: 'TIMERS',
+      subjects: ['timer.>', 'due.>'],
+      allow_msg_schedules: true,
+      allow_msg_ttl: true,
+    }),
+    stream(options, { name: 'DEAD', subjects: ['dead.>'], max_age: nanos(90 * day) }),
+  ]
+}
+
+function stream({ replicas = 1 }: TopologyOptions, own: StreamSpec): StreamSpec {
+  return {
+    storage: StorageType.File,
+    retention: RetentionPolicy.Limits,
+    num_replicas: replicas,
+    allow_direct: true,
+    duplicate_window: nanos(duplicateWindowMs),
+    max_msg_size: maxMessageBytes,
+    ...own,
+  }
+}
+
+export interface StreamOutcome {
+  readonly name: string
+  readonly outcome: 'created' | 'updated' | 'unchanged'
+  /** Settings that were changed. */
+  readonly changed: readonly string[]
+}
+
+/**
+ * Makes the streams what they are declared to be: creates what is missing, updates what differs.
+ * @throws {TopologyRefused} when the server is too old, forbids the change, or dropped a setting it does not know.
+ */
+export async function reconcileStreams(bus: Bus, specs: readonly StreamSpec[]): Promise<readonly StreamOutcome[]> {
+  requireServer(bus.connection.info?.version ?? '0.0.0')
+  const outcomes: StreamOutcome[] = []
+  for (const spec of specs) outcomes.push(await reconcile(bus.manager, spec))
+  return outcomes
+}
+
+/** @throws {TopologyRefused} below the minimum. */
+export function requireServer(version: string): void {
+  const numbers = (text: string) => text.split(/[.-]/, 3).map(Number)
+  const [wanted, found] = [numbers(minimumServerVersion), numbers(version)]
+  for (const index of [0, 1, 2]) {
+    const difference = (found[index] ?? 0) - (wanted[index] ?? 0)
+    if (difference > 0) return
+    if (difference < 0) {
+      throw new TopologyRefused(`nats-server ${version} is too old: ${minimumServerVersion} or newer is needed`)
+    }
+  }
+}
+
+/** The settings of a spec that are not what the server reports. */
+export function differences(spec: StreamSpec, actual: Partial<StreamConfig>): readonly string[] {
+  return Object.entries(spec)
+    .filter(([key, wanted]) => {
+      const found = actual[key as keyof StreamConfig]
+      // The server leaves out what is off, zero or unlimited.
+      if (wanted === false || wanted === 0) return found !== undefined && found !== wanted
+      if (wanted === -1) return found !== undefined && found !== -1 && found !== 0
+      return JSON.stringify(found) !== JSON.stringify(wanted)
+    })
+    .map(([key]) => key)
+}
+
+async function reconcile(manager: JetStreamManager, spec: StreamSpec): Promise<StreamOutcome> {
+  const before = await find(manager, spec.name)
+  const changed = before === null ? [] : differences(spec, before)
+  if (before !== null && changed.length === 0) return { name: spec.name, outcome: 'unchanged', changed }
+  const config = await put(manager, spec, before, changed)
+  const dropped = differences(spec, config)
+  if (dropped.length > 0) {
+    throw new TopologyRefused(
+      `The stream ${spec.name} did not take ${shown(spec, dropped)}: this nats-server does not know it; upgrade it`,
+    )
+  }
+  return { name: spec.name, outcome: before === null ? 'created' : 'updated', changed }
+}
+
+async function find(manager: JetStreamManager, name: string): Promise<StreamConfig | null> {
+  try {
+    return (await manager.streams.info(name)).config
+  } catch (error) {
+    if (error instanceof JetStreamApiError && error.status === 404) return null
+    throw error
+  }
+}
+
+async function put(
+  manager: JetStreamManager,
+  spec: StreamSpec,
+  before: StreamConfig | null,
+  changed: readonly string[],
+): Promise<StreamConfig> {
+  try {
+    if (before === null) return (await manager.streams.add(spec)).config
+    return (await manager.streams.update(spec.name, spec)).config
+  } catch (error) {
+    if (!(error instanceof JetStreamApiError)) throw error
+    const what =
+      before === null
+        ? 'cannot be created'
+        : `cannot be changed (${shown(spec, changed)}; it has ${shown(before, changed)})`
+    throw new TopologyRefused(`The stream ${spec.name} ${what}: ${error.message}`, { cause: error })
+  }
+}
+
+function shown(config: Partial<StreamConfig>, keys: readonly string[]): string {
+  return keys.map((key) => `${key}=${JSON.stringify(config[key as keyof StreamConfig])}`).join(', ')
+}
+
+function nanos(milliseconds: number): number {
+  return milliseconds * nanosPerMs
+}
