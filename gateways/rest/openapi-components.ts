@@ -3,7 +3,7 @@ import { dataErrors } from '../../schemas/data/errors.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
 import { httpErrors } from '../../schemas/http/errors.ts'
 import { definitionExample, definitionSchema, tableListSchema } from './openapi-describe.ts'
-import type { Json } from './openapi-types.ts'
+import { type Json, optional } from './openapi-types.ts'
 
 export interface Limits {
   readonly maxPageSize: number
@@ -175,37 +175,37 @@ export function headerReferences(names: readonly HeaderName[]): Json {
   return Object.fromEntries(names.map((name) => [httpNames[name], { $ref: `#/components/headers/${name}` }]))
 }
 
-const query = (name: string, description: string, schema: Json, example: unknown): Json => ({
-  name,
-  in: 'query',
-  description,
-  schema,
-  ...(example === undefined ? {} : { example }),
-})
-const headerParameter = (name: string, description: string, example: string): Json => ({
-  name,
-  in: 'header',
-  description,
-  schema: { type: 'string' },
-  example,
-})
+const text: Json = { type: 'string' }
+
+function query(name: string, description: string, schema: Json, example?: unknown): Json {
+  return optional('query', name, description, schema, example)
+}
+
+function headerParameter(name: string, description: string, example: string): Json {
+  return optional('header', name, description, text, example)
+}
 
 /** Parameters that are the same for all tables. */
 export function fixedParameters({ maxPageSize, defaultPageSize }: Limits): Readonly<Record<string, Json>> {
-  const count: Json = { type: 'integer', minimum: 0, maximum: maxPageSize, default: defaultPageSize }
+  const count: Json = { type: 'integer', minimum: 0, maximum: maxPageSize }
   const direction = '^\\s*(asc|desc)(\\s*,\\s*(asc|desc))*\\s*$'
   return {
-    limit: query('limit', `Rows to return; more than ${maxPageSize} is lowered to ${maxPageSize}.`, count, 10),
-    offset: query('offset', 'Rows to skip.', { type: 'integer', minimum: 0, default: 0 }, 0),
+    limit: query(
+      'limit',
+      `Rows to return; more than ${maxPageSize} is lowered to ${maxPageSize}.`,
+      { ...count, default: defaultPageSize },
+      10,
+    ),
+    offset: query('offset', 'Rows to skip.', { type: 'integer', minimum: 0 }, 0),
     orderDirection: query(
       'orderDirection',
-      'Direction of `orderBy`: one for all columns, or one for each between commas.',
-      { type: 'string', pattern: direction, default: 'asc' },
+      'Direction of `orderBy`: one for all columns, or one for each between commas. Ascending unless given.',
+      { type: 'string', pattern: direction },
       'asc',
     ),
-    first: query('first', 'Cursor paging: this many rows after `after`, or from the start.', { ...count }, 10),
-    after: query('after', 'Cursor paging: `pagination.endCursor` of the page before.', { type: 'string' }, undefined),
-    last: query('last', 'Cursor paging: this many rows before `before`, or from the end.', { ...count }, 10),
+    first: query('first', 'Cursor paging: this many rows after `after`, or from the start.', count, 10),
+    after: query('after', 'Cursor paging: `pagination.endCursor` of the page before.', { type: 'string' }),
+    last: query('last', 'Cursor paging: this many rows before `before`, or from the end.', count, 10),
     before: query(
       'before',
       'Cursor paging: `pagination.startCursor` of the page after.',
@@ -233,13 +233,13 @@ export function fixedParameters({ maxPageSize, defaultPageSize }: Limits): Reado
     resume: query(
       'resume',
       '`true`: events have ids, and a client that reconnects goes on where it was.',
-      { type: 'boolean', default: false },
+      { type: 'boolean' },
       true,
     ),
     snapshot: query(
       'snapshot',
       '`true`: the rows first, and then every change since, without a hole.',
-      { type: 'boolean', default: false },
+      { type: 'boolean' },
       true,
     ),
     lastEventId: headerParameter('Last-Event-ID', 'Sent by clients that reconnect; counts with `resume`.', '1042'),

@@ -1,6 +1,6 @@
 import type { Column, DatabaseType } from '../data/catalog.ts'
 import { isArray, isJson, isRange, isText, misfit, type OperatorName, operators } from '../data/operators.ts'
-import { exampleText, type Json } from './openapi-types.ts'
+import { exampleText, type Json, optional } from './openapi-types.ts'
 import { reservedParameters } from './parse-list.ts'
 
 const always: readonly OperatorName[] = ['eq', 'neq', 'in', 'notin', 'is', 'isnotnull', 'isdistinct']
@@ -28,13 +28,8 @@ export function isFilterParameter(name: string): boolean {
 /** The query parameter that filters by a column. */
 export function filterParameter(column: Column): Json {
   const able = operatorsFor(column.type)
-  return {
-    name: column.name,
-    in: 'query',
-    description: `Filter by \`${column.name}\` (${column.typeSql}): \`<operator>.<value>\`, \`not.\` in front negates. Operators: ${able.join(', ')}.`,
-    schema: { type: 'string' },
-    example: filterExample(column.type, able),
-  }
+  const description = `Filter by \`${column.name}\` (${column.typeSql}): \`<operator>.<value>\`, \`not.\` in front negates. Operators: ${able.join(', ')}.`
+  return optional('query', column.name, description, { type: 'string' }, filterExample(column.type, able))
 }
 
 function filterExample(type: DatabaseType, able: readonly OperatorName[]): string {

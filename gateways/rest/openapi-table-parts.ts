@@ -2,7 +2,7 @@ import type { Column, Table } from '../data/catalog.ts'
 import { type HeaderName, headerReferences } from './openapi-components.ts'
 import { filterParameter, isFilterParameter } from './openapi-filters.ts'
 import type { Shared } from './openapi-names.ts'
-import { columnExample, type Json } from './openapi-types.ts'
+import { columnExample, type Json, optional } from './openapi-types.ts'
 
 /** A table with what its paths need to know of the document. */
 export interface TablePlan {
@@ -90,8 +90,8 @@ export function listName(name: string): string {
   return /^[^\s",.:!()[\]{}\\*]+$/.test(name) ? name : `"${name.replace(/["\\]/g, '\\$&')}"`
 }
 
-export function query(name: string, description: string, example: string): Json {
-  return { name, in: 'query', description, schema: { type: 'string' }, example }
+function query(name: string, description: string, example: string): Json {
+  return optional('query', name, description, { type: 'string' }, example)
 }
 
 function selectParameter(table: Table): Json | null {

@@ -178,3 +178,18 @@ export function columnSchema(column: Column, references: TypeReferences, remarks
 export function described(comment: string | null): { readonly description?: string } {
   return comment === null ? {} : { description: comment }
 }
+
+/**
+ * A parameter that may be left out. Its example stands in the schema: pages that try requests fill in the examples of parameters
+ * themselves, and a request with every parameter at once finds nothing.
+ */
+export function optional(
+  place: 'query' | 'header',
+  name: string,
+  description: string,
+  schema: Json,
+  example?: unknown,
+): Json {
+  const examples = example === undefined ? {} : { examples: [example] }
+  return { name, in: place, description, schema: { ...schema, ...examples } }
+}

@@ -259,7 +259,7 @@ function introduction({ schema, changes }: OpenApiOptions): string {
     `Tables and functions of the PostgreSQL schema \`${schema}\`, described as they are now.`,
     '## Filters',
     'Any column is a query parameter: `?<column>=<operator>.<value>`; `not.` before the operator negates, several filters must all hold, `or=(…)` and `and=(…)` group. A value without an operator is compared as it is. Values with commas, brackets or quotes go in double quotes inside lists and groups.',
-    operatorTable(),
+    `<details><summary>All operators</summary>\n\n${operatorTable()}\n\n</details>`,
     ...(changes
       ? [
           '## Changes',
