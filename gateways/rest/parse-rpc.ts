@@ -121,7 +121,7 @@ function callRequest(
       schema,
       name,
       signature: signatureOf(called),
-      arguments: given.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+      arguments: called.arguments.flatMap(({ name: one }) => given.find((argument) => argument.name === one) ?? []),
       body,
       page,
     },

@@ -33,6 +33,8 @@ export const CaptureStatus = Type.Object({
     Type.Object({
       schema: Type.String(),
       table: Type.String(),
+      /** INSERT and TRUNCATE are published all the same. */
+      inserts: Type.Boolean(),
       reason: Type.String(),
       statement: Type.String(),
     }),

@@ -98,11 +98,17 @@ async function place(client: Client, row: TableRow, placing: Placing): Promise<v
   const missing = failed.find((statement) => statement.includes(' ADD '))
   if (missing !== undefined && (row.identified || !whole)) {
     const reason = `the user ${rights.user} does not own the table`
-    unpublished.push({ schema: row.schema, table: row.table, reason, statement: `${missing}; -- as a superuser` })
+    unpublished.push({
+      schema: row.schema,
+      table: row.table,
+      inserts: whole,
+      reason,
+      statement: `${missing}; -- as a superuser`,
+    })
   } else if (!row.identified) {
     const reason = 'without a primary key only INSERT and TRUNCATE can be published'
     const statement = `ALTER TABLE ${table} REPLICA IDENTITY FULL; -- or give it a primary key`
-    unpublished.push({ schema: row.schema, table: row.table, reason, statement })
+    unpublished.push({ schema: row.schema, table: row.table, inserts: true, reason, statement })
   }
 }
 
@@ -199,6 +205,12 @@ async function unpublishedIn(
   return rows.map(({ schema, table }) => {
     const reason = `the publication ${name} leaves it out`
     const sqlName = `${escapeIdentifier(schema)}.${escapeIdentifier(table)}`
-    return { schema, table, reason, statement: `ALTER PUBLICATION ${escapeIdentifier(name)} ADD TABLE ${sqlName};` }
+    return {
+      schema,
+      table,
+      inserts: false,
+      reason,
+      statement: `ALTER PUBLICATION ${escapeIdentifier(name)} ADD TABLE ${sqlName};`,
+    }
   })
 }
