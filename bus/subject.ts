@@ -59,6 +59,11 @@ export function sourceSubjects(source: string): string {
   return `${subject('cdc', source)}.>`
 }
 
+/** `capture.<source>.<status|ask>`, on core NATS: `status` carries how a change capture stands, `ask` asks for it. */
+export function captureSubject(source: string, part: 'status' | 'ask'): string {
+  return subject('capture', source, part)
+}
+
 function subject(prefix: string, ...texts: readonly string[]): string {
   return [prefix, ...texts.map(escapeToken)].join('.')
 }

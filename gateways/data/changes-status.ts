@@ -1,5 +1,6 @@
 import type { NatsConnection, Subscription } from '@nats-io/nats-core'
-import { type CaptureStatus, captureSubject } from '../../schemas/data/capture-status.ts'
+import { captureSubject } from '../../bus/subject.ts'
+import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
 import { Unavailable } from '../../schemas/failure.ts'
 
 /** Longer than the pause between two announcements by several times. */

@@ -43,8 +43,3 @@ export const CaptureStatus = Type.Object({
   at: Type.Integer(),
 })
 export type CaptureStatus = Static<typeof CaptureStatus>
-
-/** @param part `status` carries the status, `ask` asks for one. */
-export function captureSubject(source: string, part: 'status' | 'ask'): string {
-  return `capture.${source}.${part}`
-}

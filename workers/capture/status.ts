@@ -1,5 +1,6 @@
 import type { NatsConnection } from '@nats-io/nats-core'
-import { type CaptureStatus, captureSubject } from '../../schemas/data/capture-status.ts'
+import { captureSubject } from '../../bus/subject.ts'
+import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
 
 const repeatMs = 5_000
 
