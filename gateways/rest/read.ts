@@ -36,10 +36,9 @@ export function listHandler(service: RestService): Handler {
         plan = compileList(catalog, list)
         compiled.set(key, plan)
       }
-      const result = await service.database.run(plan.statement, list.parameters, {
-        ...context,
-        weight: weightOf(plan, list),
-      })
+      const weight = weightOf(plan, list)
+      const patience = weight === 'heavy' ? { signal: request.signal } : {}
+      const result = await service.database.run(plan.statement, list.parameters, { ...context, weight, ...patience })
       return replyList(request, reply, { table, list, result, representation, preferences })
     })
   }

@@ -1,15 +1,23 @@
 import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
-import type { Catalog } from '../data/catalog.ts'
 import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
 import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
 import { defaultReadLimits } from '../data/read-limits.ts'
 import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
+import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
-import { docsPage } from './docs-page.ts'
-import { buildOpenApi, openApiYaml } from './openapi.ts'
+import { describeRoutes } from './describe.ts'
 import { listHandler, rowHandler } from './read.ts'
+import { callHandler, readCallHandler } from './rpc.ts'
 import type { RestService } from './service.ts'
+import {
+  bulkDeleteHandler,
+  bulkPatchHandler,
+  deleteHandler,
+  insertHandler,
+  patchHandler,
+  replaceHandler,
+} from './write.ts'
 
 export type RestObservation =
   | DatabaseObservation
@@ -87,12 +95,11 @@ async function listen(
     limits: { ...defaultReadLimits, defaultPageSize, maxPageSize, maxExpandDepth },
     emitCommands: false,
   }
-  describeRoutes(app, service, authenticator.enabled)
+  const refuseOthers = refuseOtherMethods(app)
   healthRoutes(app, database)
-  app.get('/api/v1/:table', listHandler(service))
-  app.get('/api/v1/:table/:key', rowHandler(service))
-  await docsPage(app, { specUrl: '/api/v1/openapi.json' })
-  app.get('/', (_request, reply) => reply.redirect('/docs'))
+  await describeRoutes(app, service, { jwt: authenticator.enabled, changes: false })
+  rowRoutes(app, service)
+  refuseOthers()
   const close = async () => {
     await app.close()
     await Promise.all([catalog.stop(), database.close()])
@@ -106,47 +113,17 @@ async function listen(
   }
 }
 
-/** The tables and the OpenAPI document, made once for each version of the catalog. */
-function describeRoutes(app: FastifyInstance, { schema, catalog, limits }: RestService, jwt: boolean): void {
-  const { defaultPageSize, maxPageSize } = limits
-  const build = (current: Catalog) => {
-    const title = `Busbar REST API: ${schema}`
-    const options = {
-      schema,
-      title,
-      version: '1.0.0',
-      serverUrl: '',
-      defaultPageSize,
-      maxPageSize,
-      jwt,
-      changes: false,
-    }
-    const document = buildOpenApi(current, options)
-    return { version: current.version, json: JSON.stringify(document), yaml: openApiYaml(document) }
-  }
-  let made = { version: '', json: '', yaml: '' }
-  const described = () => {
-    const current = catalog.current()
-    if (made.version !== current.version) made = build(current)
-    return made
-  }
-  app.get('/api/v1', async () => {
-    const tables = [...catalog.current().tables.values()].filter((table) => table.schema === schema)
-    return {
-      tables: tables.map(({ name, kind, comment }) => ({
-        name,
-        kind,
-        comment,
-        url: `/api/v1/${encodeURIComponent(name)}`,
-      })),
-    }
-  })
-  app.get('/api/v1/openapi.json', (_request, reply) =>
-    reply.type('application/json; charset=utf-8').send(described().json),
-  )
-  app.get('/api/v1/openapi.yaml', (_request, reply) =>
-    reply.type('application/yaml; charset=utf-8').send(described().yaml),
-  )
+function rowRoutes(app: FastifyInstance, service: RestService): void {
+  app.get('/api/v1/:table', listHandler(service))
+  app.post('/api/v1/:table', insertHandler(service))
+  app.patch('/api/v1/:table', bulkPatchHandler(service))
+  app.delete('/api/v1/:table', bulkDeleteHandler(service))
+  app.get('/api/v1/:table/:key', rowHandler(service))
+  app.put('/api/v1/:table/:key', replaceHandler(service))
+  app.patch('/api/v1/:table/:key', patchHandler(service))
+  app.delete('/api/v1/:table/:key', deleteHandler(service))
+  app.get('/api/v1/rpc/:name', readCallHandler(service))
+  app.post('/api/v1/rpc/:name', callHandler(service))
 }
 
 function healthRoutes(app: FastifyInstance, database: PostgresDatabase): void {

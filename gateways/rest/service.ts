@@ -4,7 +4,7 @@ import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type Catalog, type Table, tableKey } from '../data/catalog.ts'
 import type { ReadLimits } from '../data/read-limits.ts'
-import type { CallContext, Database } from '../data/statement.ts'
+import type { CallContext, TransactionalDatabase } from '../data/statement.ts'
 import { hinted, perhaps, shown } from '../data/suggestion.ts'
 import type { Authenticate, Principal } from '../http/auth.ts'
 
@@ -13,7 +13,7 @@ export interface RestService {
   /** The one schema whose tables are resources (`app.allowed-schema`). */
   readonly schema: string
   readonly catalog: { current(): Catalog; reload(): Promise<Catalog> }
-  readonly database: Database
+  readonly database: TransactionalDatabase
   readonly authenticate: Authenticate
   readonly limits: ReadLimits
   /** Whether writes put their command into the write-ahead log, where change capture finds it. */
