@@ -1,5 +1,7 @@
+import type { ClientConfig } from 'pg'
 import type { AuthenticatorOptions } from '../gateways/http/auth.ts'
 import type { Config } from '../schemas/config.ts'
+import { openBus } from './bus.ts'
 import { datasource } from './datasource.ts'
 import { OperatorError } from './local/operator-error.ts'
 import type { Log } from './log.ts'
@@ -34,6 +36,7 @@ export interface Role {
 
 /** Every role there is, in the order of their start. The one place where roles are wired; a process loads only its own. */
 export const roles: readonly Role[] = [
+  { name: 'worker:capture', title: 'Change capture', needsBus: true, start: startCaptureWorker },
   {
     name: 'gateway:rest',
     title: 'REST API',
@@ -47,14 +50,39 @@ export const roles: readonly Role[] = [
   },
 ]
 
+async function startCaptureWorker({ config, log, signal }: RoleContext): Promise<RunningRole> {
+  const { startCapture } = await import('../workers/capture/capture.ts')
+  const connection = servedDatabase(config, 'Change capture')
+  const bus = await openBus(config, log, 'worker:capture', 'changes')
+  const capture = await startCapture({
+    connection,
+    source: config['app.changes.source'],
+    schemas: [config['app.allowed-schema']],
+    slotName: config['app.changes.slot'],
+    publicationName: config['app.changes.publication'],
+    bus: bus.connection,
+    streamName: config['app.nats.stream-name'],
+    signal,
+    onObservation: observe(log),
+  })
+  return {
+    async stop() {
+      await capture.stop()
+      await bus.close()
+    },
+  }
+}
+
+/** @throws {OperatorError} when none is configured. */
+function servedDatabase(config: Config, title: string): ClientConfig {
+  const connection = datasource(config, 'spring.datasource')
+  if (connection !== undefined) return connection
+  throw new OperatorError(`${title} needs a database: set spring.datasource.url, or use busbar up for a sample one.`)
+}
+
 async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
   const { startRestGateway } = await import('../gateways/rest/server.ts')
-  const connection = datasource(config, 'spring.datasource')
-  if (connection === undefined) {
-    throw new OperatorError(
-      'The REST API needs a database: set spring.datasource.url, or use busbar up for a sample one.',
-    )
-  }
+  const connection = servedDatabase(config, 'The REST API')
   return await startRestGateway({
     host: config['server.host'],
     port: gatewayPort(config, 'gateway.rest.port'),
