@@ -1,9 +1,13 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
-import type { Catalog, Column, DatabaseType, Table } from '../data/catalog.ts'
+import type { Catalog, DatabaseType } from '../data/catalog.ts'
 import { hinted, perhaps, shown } from '../data/suggestion.ts'
 import { docsPage } from './docs-page.ts'
+import { bodyTag } from './etag.ts'
 import { buildOpenApi, openApiYaml } from './openapi.ts'
+import { tableDefinition, tableListing, typeDefinition } from './openapi-describe.ts'
+import type { Json } from './openapi-types.ts'
+import { replyTagged } from './read.ts'
 import { type RestService, splitUrl, tableNamed } from './service.ts'
 
 export interface DescribeOptions {
@@ -20,17 +24,25 @@ export async function describeRoutes(
   options: DescribeOptions,
 ): Promise<void> {
   openApiRoutes(app, service, options)
-  app.get('/api/v1', async () => ({ tables: tablesOf(service).map(summaryOf) }))
-  app.get('/api/v1/:table/schema', async (request) => {
+  app.get('/api/v1', (request, reply) =>
+    replyDescription(request, reply, tableListing(service.catalog.current(), service.schema)),
+  )
+  app.get('/api/v1/:table/schema', (request, reply) => {
     const { segments } = splitUrl(request.raw.url ?? '')
-    return tableSchema(tableNamed(service.catalog.current(), service.schema, decodeURIComponent(segments[0] ?? '')))
+    const table = tableNamed(service.catalog.current(), service.schema, decodeURIComponent(segments[0] ?? ''))
+    return replyDescription(request, reply, tableDefinition(table))
   })
-  app.get('/api/v1/types/:name', async (request) => {
+  app.get('/api/v1/types/:name', (request, reply) => {
     const { segments } = splitUrl(request.raw.url ?? '')
-    return typeSchema(service, decodeURIComponent(segments[1] ?? ''))
+    return replyDescription(request, reply, namedType(service, decodeURIComponent(segments[1] ?? '')))
   })
   await docsPage(app, { specUrl: '/api/v1/openapi.json' })
   app.get('/', (_request, reply) => reply.redirect('/docs'))
+}
+
+function replyDescription(request: FastifyRequest, reply: FastifyReply, description: Json): FastifyReply {
+  const body = Buffer.from(JSON.stringify(description))
+  return replyTagged(request, reply, body, bodyTag(body))
 }
 
 /** The document is made once for each version of the catalog. */
@@ -62,74 +74,19 @@ function openApiRoutes(app: FastifyInstance, { schema, catalog, limits }: RestSe
   )
 }
 
-function tablesOf({ catalog, schema }: RestService): readonly Table[] {
-  return [...catalog.current().tables.values()].filter((table) => table.schema === schema)
-}
-
-function summaryOf({ name, kind, comment }: Table) {
-  return { name, kind, comment, url: `/api/v1/${encodeURIComponent(name)}` }
-}
-
-function tableSchema(table: Table) {
-  const { primaryKey, foreignKeys, relations, insertable, updatable, deletable, rowSecurity } = table
-  return {
-    ...summaryOf(table),
-    primaryKey,
-    insertable,
-    updatable,
-    deletable,
-    rowSecurity,
-    columns: table.columns.map((column) => columnSchema(column, table)),
-    foreignKeys: foreignKeys.map(({ constraint, columns, targetTable, targetColumns }) => ({
-      constraint,
-      columns,
-      targetTable,
-      targetColumns,
-    })),
-    relations: relations.map(({ name, aliases, kind, targetTable }) => ({ name, aliases, kind, table: targetTable })),
-  }
-}
-
-function columnSchema(column: Column, table: Table) {
-  const { name, typeSql, type, nullable, defaultSql, identity, generated, comment } = column
-  return {
-    name,
-    type: typeSql,
-    nullable,
-    primaryKey: table.primaryKey.includes(name),
-    default: defaultSql,
-    identity,
-    generated,
-    comment,
-    ...(type.base.kind === 'enum' ? { values: type.base.enumValues } : {}),
-  }
-}
-
-/** Enums and composite types of the exposed schema, by name. @throws {Rejected} `http/not-found` */
-function typeSchema({ catalog, schema }: RestService, name: string) {
+/** Enums, domains and composite types of the exposed schema. @throws {Rejected} `http/not-found` */
+function namedType({ catalog, schema }: RestService, name: string): Json {
   const types = [...catalog.current().types.values()].filter((type) => type.schema === schema && isDescribed(type))
   const type = types.find((each) => each.name === name)
-  if (!type) {
-    throw new Rejected('http/not-found', `There is no type ${shown(name)}`, {
-      details: { type: name.slice(0, 100) },
-      ...hinted(
-        perhaps(
-          name,
-          types.map((each) => each.name),
-        ),
-      ),
-    })
-  }
-  return {
-    name: type.name,
-    kind: type.kind,
-    comment: type.comment,
-    ...(type.kind === 'enum' ? { values: type.enumValues } : {}),
-    ...(type.kind === 'composite'
-      ? { fields: type.attributes.map((field) => ({ name: field.name, type: field.type.name })) }
-      : {}),
-    ...(type.kind === 'domain' ? { base: type.base.name } : {}),
-  }
+  if (type) return typeDefinition(type)
+  const near = perhaps(
+    name,
+    types.map((each) => each.name),
+  )
+  throw new Rejected('http/not-found', `There is no type ${shown(name)}`, {
+    details: { type: name.slice(0, 100) },
+    ...hinted(near),
+  })
 }
 
 function isDescribed({ kind }: DatabaseType): boolean {

@@ -2,7 +2,7 @@ import { ChangeEvent } from '../../schemas/data/change.ts'
 import { dataErrors } from '../../schemas/data/errors.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
 import { httpErrors } from '../../schemas/http/errors.ts'
-import { definitionExample, definitionSchema, tableListSchema } from './openapi-describe.ts'
+import { definitionExample, definitionSchema, tableListSchema, typeDefinitionSchema } from './openapi-describe.ts'
 import { type Json, optional } from './openapi-types.ts'
 
 export interface Limits {
@@ -73,6 +73,7 @@ export const fixedSchemas = {
   },
   TableList: tableListSchema,
   TableDefinition: definitionSchema,
+  TypeDefinition: typeDefinitionSchema,
 } as const satisfies Readonly<Record<string, Json>>
 
 function errorExample(code: ErrorCode): Json {

@@ -1,4 +1,4 @@
-import type { Catalog, Table } from '../data/catalog.ts'
+import type { Catalog, DatabaseType, Table } from '../data/catalog.ts'
 import { operatorsFor } from './openapi-filters.ts'
 import type { Json } from './openapi-types.ts'
 
@@ -49,6 +49,18 @@ export function tableDefinition(table: Table): Json {
   }
 }
 
+/** Body of `GET /types/<name>`. */
+export function typeDefinition({ name, kind, comment, enumValues, attributes, base }: DatabaseType): Json {
+  return {
+    name,
+    kind,
+    comment,
+    values: kind === 'enum' ? enumValues : null,
+    fields: kind === 'composite' ? attributes.map((field) => ({ name: field.name, type: field.type.name })) : null,
+    base: kind === 'domain' ? base.name : null,
+  }
+}
+
 const names: Json = { type: 'array', items: { type: 'string' } }
 const textOrNull: Json = { type: ['string', 'null'] }
 const truth: Json = { type: 'boolean' }
@@ -92,6 +104,18 @@ export const definitionSchema = closed({
       through: textOrNull,
     }),
   },
+})
+
+export const typeDefinitionSchema = closed({
+  name: { type: 'string' },
+  kind: { enum: ['enum', 'composite', 'domain'] },
+  comment: textOrNull,
+  values: { ...names, type: ['array', 'null'] },
+  fields: {
+    type: ['array', 'null'],
+    items: closed({ name: { type: 'string' }, type: { type: 'string' } }),
+  },
+  base: textOrNull,
 })
 
 export const definitionExample: Json = {

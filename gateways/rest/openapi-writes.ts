@@ -80,6 +80,10 @@ export function insertOperation(plan: TablePlan, parts: TableParts): Json {
         ['Location', 'ETag', 'PreferenceApplied', 'IdempotencyReplayed'],
         created,
       ),
+      200: answer('No row of the array was new (`Prefer: resolution=ignore-duplicates`).', ['PreferenceApplied'], {
+        'application/json': { schema: countedSchema(component), example: { data: [], count: 0 } },
+      }),
+      204: done,
       ...failuresOf(failures, plan),
     },
   })

@@ -249,6 +249,43 @@ function fixedPaths(catalog: Catalog, { schema, jwt }: OpenApiOptions): Json {
         },
       },
     },
+    '/types/{name}': {
+      parameters: [
+        {
+          name: 'name',
+          in: 'path',
+          required: true,
+          description: 'Its name.',
+          schema: { type: 'string' },
+          example: 'mood',
+        },
+      ],
+      get: {
+        operationId: 'type',
+        tags: ['about'],
+        summary: 'An enum, domain or composite type',
+        responses: {
+          200: {
+            description: 'The values of an enum, the fields of a composite type, the base of a domain.',
+            headers: headerReferences(['ETag']),
+            content: {
+              'application/json': {
+                schema: { $ref: '#/components/schemas/TypeDefinition' },
+                example: {
+                  name: 'mood',
+                  kind: 'enum',
+                  comment: null,
+                  values: ['sad', 'happy'],
+                  fields: null,
+                  base: null,
+                },
+              },
+            },
+          },
+          ...failureResponses(withAuthentication(['NotFound', 'Unavailable'], jwt)),
+        },
+      },
+    },
     '/openapi.json': document('application/json', 'json', { openapi: '3.1.0' }),
     '/openapi.yaml': document('application/yaml', 'yaml', 'openapi: 3.1.0\n'),
   }

@@ -204,19 +204,15 @@ export function jsonOnly(): Rejected {
   return new Rejected('http/not-acceptable', 'What was written is answered as JSON', { details: { header: 'Accept' } })
 }
 
-function answerInsert(write: Write, { shape }: WriteRequest, { rows, count }: WriteOutcome): Answer {
+function answerInsert({ table }: Write, { shape }: WriteRequest, { rows, count }: WriteOutcome): Answer {
   const many = shape.kind === 'insert' && shape.many
-  if (!many && count === 0) return nothingWritten(write)
+  // Passed over as a duplicate, or by a rule or trigger of the database.
+  if (!many && count === 0) return { status: 204 }
   const keys = rows[0]?.[1]?.toString() ?? null
-  const location: Record<string, string> = many || keys === null ? {} : { Location: locationOf(write.table, keys) }
+  const location: Record<string, string> = many || keys === null ? {} : { Location: locationOf(table, keys) }
   if (shape.returning.kind !== 'rows') return { status: 201, headers: location }
   if (many) return { status: count === 0 ? 200 : 201, body: countedEnvelope(rows, count) }
   return { status: 201, ...taggedRow(shape.returning, rows[0]?.[0], location) }
-}
-
-/** The row that `Prefer: resolution=ignore-duplicates` passes over, or that a rule or trigger of the database did not insert. */
-function nothingWritten({ preferences }: Write): Answer {
-  return preferences.return === 'representation' ? { status: 200, body: Buffer.from('null') } : { status: 204 }
 }
 
 /** @throws {Rejected} `data/row-not-found`; `data/precondition-failed` when the row is there and If-Match names another content. */

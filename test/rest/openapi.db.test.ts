@@ -81,7 +81,7 @@ t.test('the document is valid OpenAPI 3.1, for every kind of schema and setting'
   t.equal(await fault(build({ schema: 'other' })), null)
   const empty = build({}, await introspect(client, ['nowhere']))
   t.equal(await fault(empty), null)
-  t.same(Object.keys(empty.paths), ['/', '/openapi.json', '/openapi.yaml'])
+  t.same(Object.keys(empty.paths), ['/', '/types/{name}', '/openapi.json', '/openapi.yaml'])
   t.same(document.servers, [{ url: 'http://127.0.0.1:20000/api/v1' }])
   t.same(build({ serverUrl: '' }).servers, [{ url: '/api/v1' }])
 })
@@ -96,6 +96,7 @@ t.test('every route of the specification is there', async (t) => {
   const has = (path: string, ...expected: string[]) =>
     t.same(methods.filter((method) => document.paths[path]?.[method]).toSorted(), expected.toSorted(), path)
   has('/', 'get')
+  has('/types/{name}', 'get')
   has('/openapi.json', 'get')
   has('/openapi.yaml', 'get')
   has('/orders', 'get', 'post', 'patch', 'delete')
