@@ -89,7 +89,7 @@ function keysColumn(shape: ListShape, page: string): string {
 
 function cutSql(order: readonly SortKey[], page: OffsetPage | CursorPage, alias: string): string {
   const offset = page.kind === 'offset' && page.offset !== null ? ` offset $${page.offset}` : ''
-  return `${orderSql(order, alias)} limit $${page.limit}${offset}`
+  return `${orderSql(order, alias)} limit ${page.limit}${offset}`
 }
 
 /** `where` sees the rows, `having` and the order see the named results. */

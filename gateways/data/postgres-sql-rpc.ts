@@ -20,7 +20,7 @@ function callSql(called: DatabaseFunction, shape: CallShape): string {
   const cut =
     shape.page === null
       ? ''
-      : ` limit $${shape.page.limit}${shape.page.offset === null ? '' : ` offset $${shape.page.offset}`}`
+      : ` limit ${shape.page.limit}${shape.page.offset === null ? '' : ` offset $${shape.page.offset}`}`
   // Called in `from`, a function gives its rows and its declared columns; in `select`, a NULL row stays NULL.
   const from = values === '' ? ` from ${call} f` : ` from ${values} cross join lateral ${call} f`
   const inSelect = values === '' ? '' : ` from ${values}`

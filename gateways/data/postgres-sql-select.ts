@@ -94,8 +94,9 @@ function expansionSql(catalog: Catalog, table: Table, expansion: Expansion, alia
     ...filterConditions(expansion.filter, target, alias),
   ]
   const rows = `select ${inner} from ${tableName(target)} ${alias}${whereSql(conditions)}`
-  if (relation.kind === 'one') return `(select ${json} from (${rows} limit 1) ${page}${join})`
-  const cut = `${orderSql(expansion.order, alias)} limit $${expansion.limit}${expansion.offset === null ? '' : ` offset $${expansion.offset}`}`
+  // What a foreign key points at is unique.
+  if (relation.kind === 'one') return `(select ${json} from (${rows}) ${page}${join})`
+  const cut = `${orderSql(expansion.order, alias)} limit ${expansion.limit}${expansion.offset === null ? '' : ` offset $${expansion.offset}`}`
   return `(select coalesce(json_agg(${json}), '[]') from (${rows}${cut}) ${page}${join})`
 }
 

@@ -58,8 +58,9 @@ export interface Expansion {
   readonly select: RowSelection
   readonly filter: Filter | null
   readonly order: readonly SortKey[]
-  /** Slot; null for a `one` relation. */
+  /** Rows; null for a `one` relation. Part of the statement, as in `OffsetPage`. */
   readonly limit: number | null
+  /** Slot. */
   readonly offset: number | null
 }
 
@@ -70,7 +71,10 @@ export interface SortKey {
   readonly nullsFirst: boolean
 }
 
-/** `limit` and `offset` are slots; the limit's value is one more than asked for, which tells whether more follows. */
+/**
+ * `offset` is a slot. `limit` is a number, one more than asked for, which tells whether more follows: it stands in the SQL itself,
+ * because of a limit it does not know PostgreSQL guesses a tenth of the rows, and reads whole tables in sort order to save a sort.
+ */
 export interface OffsetPage {
   readonly kind: 'offset'
   readonly limit: number

@@ -148,7 +148,7 @@ function expansion(node: Node, scope: ExpandScope, depth: number): Expansion {
     select,
     filter: settings.filter,
     order: completeOrder(target, wanted).keys,
-    limit: scope.slots.add(String(limit)),
+    limit,
     offset: offset === 0 ? null : scope.slots.add(String(offset)),
   }
 }

@@ -42,7 +42,7 @@ export function offsetPage(parameters: PageParameters, slots: Slots, limits: Rea
   return {
     page: {
       kind: 'offset',
-      limit: slots.add(String(limit + 1)),
+      limit: limit + 1,
       offset: offset === 0 ? null : slots.add(String(offset)),
     },
     info: { limit, offset, cursorDigest: null, hasAfter: false, hasBefore: false },
@@ -71,7 +71,7 @@ export function cursorPage(
     page: {
       kind: 'cursor',
       backward,
-      limit: slots.add(String(limit + 1)),
+      limit: limit + 1,
       after: bound(after, 'after'),
       before: bound(before, 'before'),
     },
