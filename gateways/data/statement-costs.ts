@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 
 /** From here on a statement is heavy: whoever shared its connection would feel it. */
-const heavyMs = 2
+const heavyMs = 0.5
 const measuredAfter = 5
 /** Waits for a busy processor look like cost, so a dearer sample counts less than a cheaper one. */
 const dearerWeight = 0.05

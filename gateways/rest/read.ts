@@ -12,7 +12,15 @@ import { bodyTag, matchesNone, rowTag } from './etag.ts'
 import { acceptedRepresentation, type Representation } from './media-type.ts'
 import { parseList, parseRow } from './parse-list.ts'
 import { type Preferences, parsePrefer, preferenceApplied } from './prefer.ts'
-import { compiledCache, onCurrentCatalog, type RestService, readContext, splitUrl, tableNamed } from './service.ts'
+import {
+  compiledCache,
+  onCurrentCatalog,
+  type RestService,
+  readContext,
+  splitUrl,
+  tableNamed,
+  untilCallerGone,
+} from './service.ts'
 
 const jsonType = 'application/json; charset=utf-8'
 const csvType = 'text/csv; charset=utf-8'
@@ -37,7 +45,7 @@ export function listHandler(service: RestService): Handler {
         compiled.set(key, plan)
       }
       const weight = weightOf(plan, list)
-      const patience = weight === 'heavy' ? { signal: request.signal } : {}
+      const patience = weight === 'heavy' ? { signal: untilCallerGone(reply) } : {}
       const result = await service.database.run(plan.statement, list.parameters, { ...context, weight, ...patience })
       return replyList(request, reply, { table, list, result, representation, preferences })
     })

@@ -12,7 +12,15 @@ import { bodyTag } from './etag.ts'
 import { acceptedRepresentation } from './media-type.ts'
 import { parseCallByBody, parseCallByQuery } from './parse-rpc.ts'
 import { replyTagged } from './read.ts'
-import { compiledCache, onCurrentCatalog, type RestService, readContext, splitUrl, writeContext } from './service.ts'
+import {
+  compiledCache,
+  onCurrentCatalog,
+  type RestService,
+  readContext,
+  splitUrl,
+  untilCallerGone,
+  writeContext,
+} from './service.ts'
 import { bodyText, jsonOnly, oncePerKey, replyStored } from './write.ts'
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
@@ -30,7 +38,7 @@ export function readCallHandler(service: RestService): Handler {
       const result = await service.database.run(plan.statement, call.parameters, {
         ...context,
         weight: 'heavy',
-        signal: request.signal,
+        signal: untilCallerGone(reply),
       })
       const rows = pageRows(call, result.rows)
       reply.headers(rangeOf(call, rows))

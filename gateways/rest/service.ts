@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
@@ -91,6 +91,17 @@ export async function onCurrentCatalog<Result>(
 function sqlStateOf({ details }: Rejected): string {
   const state = typeof details === 'object' && details !== null && 'sqlstate' in details ? details.sqlstate : undefined
   return typeof state === 'string' ? state : ''
+}
+
+const gone = new Error('The caller went away')
+
+/** Aborts when the caller goes away before the answer has been sent; not when it has, as fastify's own signal does. */
+export function untilCallerGone(reply: FastifyReply): AbortSignal {
+  const controller = new AbortController()
+  reply.raw.once('close', () => {
+    if (!reply.raw.writableFinished) controller.abort(gone)
+  })
+  return controller.signal
 }
 
 /** Path and query of a request, still escaped. */
