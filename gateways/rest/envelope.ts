@@ -2,7 +2,8 @@ import type { RawRow } from '../data/statement.ts'
 
 export interface Pagination {
   readonly total?: string | undefined
-  readonly offset?: number
+  /** 0 with cursor paging. */
+  readonly offset: number
   readonly limit: number
   readonly hasMore: boolean
   readonly hasPrevious?: boolean
@@ -28,8 +29,8 @@ export function joinRows(rows: readonly RawRow[], before: Buffer, after: Buffer)
 }
 
 /** The list envelope of specification B. `total` is the database's own digits. */
-export function listEnvelope(rows: readonly RawRow[], pagination: Pagination | null): Buffer {
-  return joinRows(rows, open, Buffer.from(pagination ? `],"pagination":${paginationJson(pagination)}}` : ']}'))
+export function listEnvelope(rows: readonly RawRow[], pagination: Pagination): Buffer {
+  return joinRows(rows, open, Buffer.from(`],"pagination":${paginationJson(pagination)}}`))
 }
 
 /** `{"data":[…],"count":n}` of a bulk write. */

@@ -35,10 +35,10 @@ export const fixedSchemas = {
   },
   Pagination: {
     type: 'object',
-    required: ['limit', 'hasMore'],
+    required: ['offset', 'limit', 'hasMore'],
     properties: {
       total: { type: 'integer', format: 'int64', description: 'All rows that match. Only with `Prefer: count=exact`.' },
-      offset: { type: 'integer', description: 'The offset used. Absent when paging with cursors.' },
+      offset: { type: 'integer', description: 'The offset used; 0 when paging with cursors.' },
       limit: { type: 'integer', description: 'The limit used: a larger one is lowered to the maximum.' },
       hasMore: { type: 'boolean', description: 'Whether more rows follow.' },
       hasPrevious: { type: 'boolean', description: 'Whether rows come before these. Only when paging with cursors.' },

@@ -170,7 +170,7 @@ export function rowSchema(component: string): Json {
 function listResponse({ table, component }: TablePlan, rowExample: Json): Json {
   const schema = {
     type: 'object',
-    required: ['data'],
+    required: ['data', 'pagination'],
     properties: {
       data: { type: 'array', items: rowSchema(component) },
       pagination: { $ref: '#/components/schemas/Pagination' },

@@ -111,10 +111,7 @@ function replyList(request: FastifyRequest, reply: FastifyReply, answer: ListAns
   if (total !== undefined) reply.header('Content-Range', contentRange(list.page.offset, rows.length, total))
   if (representation === 'singular') return replySingular(request, reply, rows)
   if (representation === 'csv') return reply.type(csvType).send(rowsToCsv(rows, columnsOf(table, list)))
-  const body = listEnvelope(
-    rows,
-    list.shape.select.kind === 'aggregate' ? null : pagination(list, rows, { hasMore, hasPrevious, total }),
-  )
+  const body = listEnvelope(rows, pagination(list, rows, { hasMore, hasPrevious, total }))
   return replyTagged(request, reply, body, bodyTag(body))
 }
 
@@ -131,7 +128,15 @@ function pagination(
   if (cursorDigest === null) return { total, offset, limit, hasMore }
   const cursorOf = (row: RawRow | undefined): string | null =>
     row?.[1] ? encodeCursor(cursorDigest, row[1].toString()) : null
-  return { total, limit, hasMore, hasPrevious, startCursor: cursorOf(rows[0]), endCursor: cursorOf(rows.at(-1)) }
+  return {
+    total,
+    offset,
+    limit,
+    hasMore,
+    hasPrevious,
+    startCursor: cursorOf(rows[0]),
+    endCursor: cursorOf(rows.at(-1)),
+  }
 }
 
 /** RFC 9110 14.4 in the form REST APIs use it: `0-24/573`, with a star for the range when there is nothing. */

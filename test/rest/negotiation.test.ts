@@ -64,7 +64,10 @@ t.test('envelopes keep the bytes of the rows', async (t) => {
     listEnvelope(rows, { total: '12345678901234567890', offset: 0, limit: 2, hasMore: true }).toString(),
     '{"data":[{"id":9007199254740993},{"id":2}],"pagination":{"total":12345678901234567890,"offset":0,"limit":2,"hasMore":true}}',
   )
-  t.equal(listEnvelope([], null).toString(), '{"data":[]}')
+  t.equal(
+    listEnvelope([], { offset: 0, limit: 2, hasMore: false }).toString(),
+    '{"data":[],"pagination":{"offset":0,"limit":2,"hasMore":false}}',
+  )
   t.equal(countedEnvelope(rows, 2).toString(), '{"data":[{"id":9007199254740993},{"id":2}],"count":2}')
 })
 
