@@ -25,6 +25,8 @@ export interface Bus extends AsyncDisposable {
   readonly connection: NatsConnection
   readonly jetstream: JetStreamClient
   readonly manager: JetStreamManager
+  /** For each request. */
+  readonly timeoutMs: number
   /** False from the moment the connection is lost until it is back. */
   readonly connected: boolean
   /** @throws {BusUnavailable} at once when the connection is lost, so that nothing waits in a buffer unseen. */
@@ -48,7 +50,7 @@ export async function connectBus({ url, name, timeoutMs = 5_000, onObservation }
     pingInterval: 10_000,
     maxPingOut: 2,
   })
-  const handle = new ConnectedBus(connection, await managerOf(connection, timeoutMs))
+  const handle = new ConnectedBus(connection, await managerOf(connection, timeoutMs), timeoutMs)
   void handle.watch(onObservation ?? (() => undefined))
   return handle
 }
@@ -67,12 +69,14 @@ class ConnectedBus implements Bus {
   readonly connection: NatsConnection
   readonly jetstream: JetStreamClient
   readonly manager: JetStreamManager
+  readonly timeoutMs: number
   #connected = true
 
-  constructor(connection: NatsConnection, manager: JetStreamManager) {
+  constructor(connection: NatsConnection, manager: JetStreamManager, timeoutMs: number) {
     this.connection = connection
     this.manager = manager
-    this.jetstream = jetstream(connection)
+    this.timeoutMs = timeoutMs
+    this.jetstream = jetstream(connection, { timeout: timeoutMs })
   }
 
   get connected(): boolean {

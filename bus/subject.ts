@@ -29,9 +29,29 @@ export function timerSubject(purpose: string, id: string): string {
   return subject('timer', purpose, id)
 }
 
+/** `due.<purpose>.<id>`: where a timer's message comes out when its time has come. */
+export function dueSubject(purpose: string, id: string): string {
+  return subject('due', purpose, id)
+}
+
+/** Matches every timer of a purpose that is due. */
+export function dueSubjects(purpose: string): string {
+  return `${subject('due', purpose)}.>`
+}
+
+/** `count.<name…>`: one counter. */
+export function counterSubject(...name: readonly [string, ...string[]]): string {
+  return subject('count', ...name)
+}
+
 /** `dead.<consumer>.<subject>`: what a consumer gave up on. The subject keeps its own dots. */
 export function deadSubject(consumer: string, original: string): string {
   return `${subject('dead', consumer)}.${original}`
+}
+
+/** Matches everything that a consumer, or any, gave up on. */
+export function deadSubjects(consumer?: string): string {
+  return consumer === undefined ? 'dead.>' : `${subject('dead', consumer)}.>`
 }
 
 /** `cdc.<source>.<schema>.<table>`: what the subjects of all changes of a table begin with. */

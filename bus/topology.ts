@@ -37,6 +37,13 @@ const nanosPerMs = 1_000_000
 const duplicateWindowMs = 2 * 60_000
 const maxMessageBytes = 1024 * 1024
 
+/** Bodies too large for a message lie in this object store. */
+export const bodyStore = 'bodies'
+/** Small shared state of the platform lies in this key-value bucket. */
+export const platformBucket = 'platform'
+/** The largest value a key-value bucket takes. */
+export const maxValueBytes = 64 * 1024
+
 /** Every stream of the platform. The one place where streams are declared. */
 export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[] {
   const { changeStream = 'cdc-stream', changeAgeMs = 7 * day, changeBytes = -1 } = options
@@ -67,7 +74,36 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
       allow_msg_ttl: true,
     }),
     stream(options, { name: 'DEAD', subjects: ['dead.>'], max_age: nanos(90 * day) }),
+    // A counter's last message holds its total.
+    stream(options, { name: 'COUNTERS', subjects: ['count.>'], allow_msg_counter: true, max_msgs_per_subject: 1 }),
+    objectStore(options, bodyStore),
+    bucket(options, platformBucket),
   ]
+}
+
+/** As the client lays out object stores. Source: NATS ADR-20. */
+function objectStore(options: TopologyOptions, name: string): StreamSpec {
+  return stream(options, {
+    name: `OBJ_${name}`,
+    subjects: [`$O.${name}.C.>`, `$O.${name}.M.>`],
+    discard: DiscardPolicy.New,
+    allow_rollup_hdrs: true,
+  })
+}
+
+/** As the client lays out key-value buckets. Source: NATS ADR-8. */
+function bucket(options: TopologyOptions, name: string): StreamSpec {
+  return stream(options, {
+    name: `KV_${name}`,
+    subjects: [`$KV.${name}.>`],
+    discard: DiscardPolicy.New,
+    max_msgs_per_subject: 1,
+    // Room for the headers.
+    max_msg_size: maxValueBytes + 4096,
+    allow_rollup_hdrs: true,
+    deny_delete: true,
+    allow_msg_ttl: true,
+  })
 }
 
 function stream({ replicas = 1 }: TopologyOptions, own: StreamSpec): StreamSpec {

@@ -1,0 +1,90 @@
+import type { StoredMsg } from '@nats-io/jetstream'
+import type { Bus } from './connect.ts'
+import { type Aggregate, decodeMessage, type EventSet, type Fact, type Message } from './message.ts'
+import { fetchBody } from './objects.ts'
+import { asking } from './publish.ts'
+
+export interface Place {
+  readonly stream: string
+  /** One aggregate. */
+  readonly subject: string
+}
+
+export interface Loaded<State> {
+  readonly state: State
+  /** The stream sequence of the subject's last message; 0 when there is none. */
+  readonly sequence: number
+  /** The id of that message. */
+  readonly id: string | null
+}
+
+/**
+ * The state of an aggregate: one read when its last message carries it, else all its messages folded.
+ *
+ * @throws {BusUnavailable}; {MessageInvalid} and {ObjectDamaged} when what is stored cannot be read.
+ */
+export async function load<State, F extends Fact>(
+  bus: Bus,
+  aggregate: Aggregate<State, F>,
+  { stream, subject }: Place,
+): Promise<Loaded<State>> {
+  const last = await lastMessage(bus, stream, subject)
+  if (last === null) return { state: aggregate.initial, sequence: 0, id: null }
+  const message = await readMessage(bus, aggregate.events, last)
+  const carried = carriedState(aggregate, message)
+  const state = carried === null ? await foldAll(bus, aggregate, stream, last) : carried.state
+  return { state, sequence: last.seq, id: message.id }
+}
+
+/** What is delivered or read from a stream, decoded; its body is fetched from the object store when it lies there. */
+export async function readMessage<F extends Fact>(
+  bus: Bus,
+  events: EventSet<F>,
+  { header, headers, data }: Pick<StoredMsg, 'data'> & { header?: StoredMsg['header']; headers?: StoredMsg['header'] },
+): Promise<Message<F>> {
+  const found = header ?? headers ?? { get: () => '' }
+  return decodeMessage(events, found, await fetchBody(bus, found, data))
+}
+
+function carriedState<State, F extends Fact>(
+  aggregate: Aggregate<State, F>,
+  { state }: Message,
+): { state: State } | null {
+  return state?.version === (aggregate.stateVersion ?? 1) ? { state: state.data as State } : null
+}
+
+const pageSize = 256
+
+async function foldAll<State, F extends Fact>(
+  bus: Bus,
+  aggregate: Aggregate<State, F>,
+  stream: string,
+  last: StoredMsg,
+): Promise<State> {
+  let state = aggregate.initial
+  let sequence = 0
+  while (sequence < last.seq) {
+    const query = { seq: sequence + 1, next_by_subj: last.subject, batch: pageSize }
+    const page = await asking(bus, () => readPage(bus, stream, query))
+    if (page.length === 0) break
+    for (const stored of page) {
+      sequence = stored.seq
+      if (sequence > last.seq) break
+      const message = await readMessage(bus, aggregate.events, stored)
+      const carried = carriedState(aggregate, message)
+      state = carried === null ? message.facts.reduce(aggregate.evolve, state) : carried.state
+    }
+  }
+  return state
+}
+
+async function readPage(bus: Bus, stream: string, query: { seq: number; next_by_subj: string; batch: number }) {
+  const page: StoredMsg[] = []
+  for await (const stored of await bus.manager.direct.getBatch(stream, query)) page.push(stored)
+  return page
+}
+
+/** The last message of a subject, in one read; null when there is none. */
+export function lastMessage(bus: Bus, stream: string, subject: string): Promise<StoredMsg | null> {
+  return asking(bus, () => bus.manager.direct.getMessage(stream, { last_by_subj: subject }))
+}

@@ -1,0 +1,256 @@
+import { randomUUID } from 'node:crypto'
+import type { Static, TSchema } from 'typebox'
+import { Compile, type Validator } from 'typebox/compile'
+
+/** A message that is not what its definition says, when written or when read; the text names the fact and the place. */
+export class MessageInvalid extends Error {
+  override readonly name = 'MessageInvalid'
+}
+
+/** One thing that happened, in the shape of today's definition. */
+export interface Fact<Type extends string = string, Data = unknown> {
+  readonly type: Type
+  readonly data: Data
+}
+
+export interface EventDefinition<Type extends string = string, Schema extends TSchema = TSchema> {
+  /** `<component>.<entity>.<fact>`, past tense; never renamed. */
+  readonly type: Type
+  readonly version: number
+  readonly schema: Schema
+  readonly upcasters: Upcasters
+  readonly replaces: Replacements
+  of(data: Static<Schema>): Fact<Type, Static<Schema>>
+}
+
+/** From a version to the next one: `{ 1: (data) => … }` makes version 2 out of version 1. */
+type Upcasters = Readonly<Record<number, (data: never) => unknown>>
+/** From an older type, whose meaning this one has changed, to today's data of this one. */
+type Replacements = Readonly<Record<string, (data: never, version: number) => unknown>>
+
+/** The fact that a definition, or a union of definitions, describes. */
+export type FactOf<Definition> =
+  Definition extends EventDefinition<infer Type, infer Schema> ? Fact<Type, Static<Schema>> : never
+
+interface EventOptions {
+  /** Of the data's shape. Default 1. */
+  readonly version?: number
+  /** One for each older version. */
+  readonly upcasters?: Upcasters
+  /** One for each older type that this one takes the place of. */
+  readonly replaces?: Replacements
+}
+
+/** @throws {TypeError} for a type that is not `<component>.<entity>.<fact>`, or an older version that has no upcaster. */
+export function defineEvent<const Type extends string, Schema extends TSchema>(
+  type: Type,
+  schema: Schema,
+  { version = 1, upcasters = {}, replaces = {} }: EventOptions = {},
+): EventDefinition<Type, Schema> {
+  if (!/^[a-z0-9-]+(\.[a-z0-9-]+){2}$/.test(type)) throw new TypeError(`"${type}" is not <component>.<entity>.<fact>`)
+  for (let older = 1; older < version; older++) {
+    if (upcasters[older] === undefined) throw new TypeError(`${type} has no upcaster for its version ${older}`)
+  }
+  return { type, version, schema, upcasters, replaces, of: (data) => ({ type, data }) }
+}
+
+/** A fact as it lies on the bus. */
+export interface StoredFact {
+  readonly type: string
+  readonly version: number
+  readonly data: unknown
+}
+
+/** The facts an aggregate or a stream can hold: checks what is written, upcasts and checks what is read. */
+export interface EventSet<F extends Fact> {
+  readonly definitions: readonly EventDefinition[]
+  /** @throws {MessageInvalid} when the fact is not in the set or its data breaks the schema. */
+  store(fact: F): StoredFact
+  /** @throws {MessageInvalid} also for a version newer than this program knows. */
+  restore(stored: unknown): F
+}
+
+/** @throws {TypeError} when two definitions claim the same type. */
+export function defineEvents<const Definitions extends readonly EventDefinition[]>(
+  ...definitions: Definitions
+): EventSet<FactOf<Definitions[number]>> {
+  const byType = new Map<string, EventDefinition>()
+  for (const definition of definitions) {
+    for (const type of [definition.type, ...Object.keys(definition.replaces)]) {
+      if (byType.has(type)) throw new TypeError(`${type} is defined twice`)
+      byType.set(type, definition)
+    }
+  }
+  const checks = new Map<EventDefinition, Validator>()
+  const check = (definition: EventDefinition, data: unknown) => {
+    const validator = checks.get(definition) ?? Compile(definition.schema)
+    checks.set(definition, validator)
+    if (validator.Check(data)) return
+    const [first] = validator.Errors(data)
+    throw new MessageInvalid(`${definition.type}${first?.instancePath ?? ''} ${first?.message ?? 'breaks its schema'}`)
+  }
+  return {
+    definitions,
+    store({ type, data }) {
+      const definition = byType.get(type)
+      if (definition?.type !== type) throw new MessageInvalid(`${type} is not an event that belongs here`)
+      check(definition, data)
+      return { type, version: definition.version, data }
+    },
+    restore(stored) {
+      const { type, version, data } = storedFact(stored)
+      const definition = byType.get(type)
+      if (definition === undefined) throw new MessageInvalid(`${type} is not an event known here`)
+      const current = upcast(definition, type, version, data)
+      check(definition, current)
+      return { type: definition.type, data: current } as FactOf<Definitions[number]>
+    },
+  }
+}
+
+function storedFact(value: unknown): StoredFact {
+  const { type, version, data } = (value ?? {}) as Partial<StoredFact>
+  if (typeof type !== 'string' || !Number.isInteger(version)) {
+    throw new MessageInvalid('A fact has no type or no version')
+  }
+  return { type, version: version as number, data }
+}
+
+function upcast(definition: EventDefinition, type: string, version: number, data: unknown): unknown {
+  if (type !== definition.type) return definition.replaces[type]!(data as never, version)
+  if (version < 1 || version > definition.version) {
+    throw new MessageInvalid(`${type} has version ${version}; this program knows 1 to ${definition.version}`)
+  }
+  let current = data
+  for (let from = version; from < definition.version; from++) current = definition.upcasters[from]!(current as never)
+  return current
+}
+
+/** What a subject's facts add up to. Pure: no I/O, no clock, no randomness. */
+export interface Aggregate<State, F extends Fact> {
+  readonly events: EventSet<F>
+  readonly initial: State
+  evolve(state: State, fact: F): State
+  /** Raised when the state's shape or `evolve` changes: states folded by an older one are then not believed. Default 1. */
+  readonly stateVersion?: number
+}
+
+/** A decision: all its facts, stored together or not at all. */
+export interface Message<F extends Fact = Fact> {
+  /** Deterministic where it has a cause (see `causedId`). */
+  readonly id: string
+  readonly facts: readonly F[]
+  /** The state after these facts, carried so that loading is one read. */
+  readonly state?: { readonly version: number; readonly data: unknown }
+  /** Who decided: a user, a worker. */
+  readonly actor?: string
+  /** The id of the message this one follows from. */
+  readonly causation?: string
+  /** Shared by all that one request has set off. */
+  readonly correlation?: string
+  /** W3C traceparent. */
+  readonly traceparent?: string
+}
+
+export interface EncodedMessage {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** Reads a header; the empty text when it is not there. What the NATS client gives fits. */
+export interface HeaderReader {
+  get(name: string): string
+}
+
+export const messageIdHeader = 'Nats-Msg-Id'
+const factsHeader = 'Busbar-Facts'
+const textHeaders = {
+  actor: 'Busbar-Actor',
+  causation: 'Busbar-Causation',
+  correlation: 'Busbar-Correlation',
+  traceparent: 'traceparent',
+} as const
+
+const maxFacts = 1000
+const maxHeaderLength = 512
+
+/** A fresh message id, for a decision with no cause on the bus. */
+export function newId(): string {
+  return randomUUID()
+}
+
+/** The id of what follows from a cause: the same each time, so that doing it twice stores it once. */
+export function causedId(cause: string, what: string): string {
+  return `${cause}/${what}`
+}
+
+/** @throws {MessageInvalid} when a fact breaks its schema, or there are none or more than 1,000. */
+export function encodeMessage<F extends Fact>(events: EventSet<F>, message: Message<F>): EncodedMessage {
+  if (message.facts.length === 0) throw new MessageInvalid('A message needs at least one fact')
+  if (message.facts.length > maxFacts) throw new MessageInvalid(`A message holds at most ${maxFacts} facts`)
+  const facts = message.facts.map((fact) => events.store(fact))
+  const headers: Record<string, string> = {
+    [messageIdHeader]: headerText('id', message.id),
+    [factsHeader]: [...new Set(facts.map(({ type, version }) => `${type}@${version}`))].join(','),
+  }
+  for (const [key, header] of Object.entries(textHeaders)) {
+    const text = message[key as keyof typeof textHeaders]
+    if (text !== undefined) headers[header] = headerText(key, text)
+  }
+  const { state } = message
+  return { headers, body: JSON.stringify(state === undefined ? { facts } : { facts, state }) }
+}
+
+/** @throws {MessageInvalid} when the body is not a message, or a fact breaks its schema after upcasting. */
+export function decodeMessage<F extends Fact>(
+  events: EventSet<F>,
+  headers: HeaderReader,
+  body: Uint8Array | string,
+): Message<F> {
+  const { facts, state } = parseBody(body)
+  return {
+    id: plainText(headers.get(messageIdHeader)),
+    facts: facts.map((fact) => events.restore(fact)),
+    ...(state !== undefined && { state }),
+    ...Object.fromEntries(
+      Object.entries(textHeaders).flatMap(([key, header]) => {
+        const text = headers.get(header)
+        return text === '' ? [] : [[key, plainText(text)]]
+      }),
+    ),
+  }
+}
+
+function parseBody(body: Uint8Array | string): { facts: readonly unknown[]; state?: NonNullable<Message['state']> } {
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(typeof body === 'string' ? body : Buffer.from(body).toString('utf8'))
+  } catch (cause) {
+    throw new MessageInvalid('The body is not JSON', { cause })
+  }
+  const { facts, state } = (parsed ?? {}) as { facts?: unknown; state?: NonNullable<Message['state']> }
+  if (!Array.isArray(facts)) throw new MessageInvalid('The body has no facts')
+  return typeof state?.version === 'number' ? { facts, state } : { facts }
+}
+
+/** Headers hold visible ASCII; whatever else (and `%` itself) is percent-encoded. */
+function headerText(what: string, text: string): string {
+  if (text === '') throw new MessageInvalid(`The message's ${what} is empty`)
+  const encoded = text.toWellFormed().replace(/[^!-$&-~]/gu, (character) => {
+    const bytes = Buffer.from(character, 'utf8').toString('hex').toUpperCase()
+    return bytes.replace(/../g, '%$&')
+  })
+  if (encoded.length > maxHeaderLength) {
+    throw new MessageInvalid(`The message's ${what} is longer than ${maxHeaderLength} characters`)
+  }
+  return encoded
+}
+
+function plainText(header: string): string {
+  try {
+    return decodeURIComponent(header)
+  } catch {
+    // Written by someone else, with a lone percent sign.
+    return header
+  }
+}
