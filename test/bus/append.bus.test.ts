@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { Type } from 'typebox'
 import { AppendConflict, append } from '../../bus/append.ts'
@@ -7,7 +8,6 @@ import { type Bus, BusUnavailable, connectBus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { load, readMessage } from '../../bus/load.ts'
 import { type Aggregate, defineEvent, defineEvents, type FactOf, newId } from '../../bus/message.ts'
-import { BusUnanswered } from '../../bus/publish.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { testNats } from '../support/servers.ts'
@@ -21,7 +21,7 @@ interface Sum {
 const sum: Aggregate<Sum, Added> = {
   events: defineEvents(Added),
   initial: { total: 0 },
-  evolve: ({ total }, { data: { n, note } }) => ({ total: total + n, ...(note !== undefined && { note }) }),
+  evolve: (state, { data: { n, note } }) => ({ ...state, total: state.total + n, ...(note !== undefined && { note }) }),
 }
 const { events } = sum
 const stream = 'EVT_WORKFLOWS'
@@ -101,7 +101,9 @@ t.test('on a running bus', async (t) => {
     const note = 'x'.repeat(20_000)
     await decide(bus, { ...place, aggregate: sum, decide: () => [Added.of({ n: 1, note })] })
     await decide(bus, { ...place, aggregate: sum, decide: ({ total }) => [Added.of({ n: total })] })
-    t.same((await load(bus, sum, place)).state, { total: 2, note })
+    const { state } = await load(bus, sum, place)
+    t.equal(state.total, 2)
+    t.ok(state.note === note)
     const last = await bus.manager.direct.getMessage(stream, { last_by_subj: place.subject })
     t.same(Object.keys(last!.json<object>()), ['facts'])
   })
@@ -117,7 +119,7 @@ t.test('on a running bus', async (t) => {
   t.test('a decision with the id of its cause is taken once; a refusal and no facts store nothing', async (t) => {
     const place = { stream, subject: subjectOf('once') }
     let asked = 0
-    const decision = { ...place, aggregate: sum, id: 'cause/added', decide: () => (asked++, [Added.of({ n: 5 })]) }
+    const decision = { ...place, aggregate: sum, id: 'cause/added', decide: () => [Added.of({ n: ++asked * 5 })] }
     const first = await decide(bus, decision)
     t.same(first.facts, [Added.of({ n: 5 })])
     t.same(await decide(bus, decision), { ...first, id: 'cause/added', facts: [] })
@@ -175,8 +177,8 @@ t.test('on a running bus', async (t) => {
     const raw = await bus.manager.direct.getMessage(stream, { last_by_subj: place.subject })
     t.equal(raw!.data.length, 0)
     t.match(raw!.header.get('Busbar-Object'), /^sha256:[0-9a-f]{64};6\d{5}$/)
-    t.same(await readMessage(bus, events, raw!), message)
-    t.same((await load(bus, sum, place)).state, { total: 1, note })
+    t.ok(isDeepStrictEqual(await readMessage(bus, events, raw!), message))
+    t.ok(isDeepStrictEqual((await load(bus, sum, place)).state, { total: 1, note }))
     // The same body again needs no second object.
     const objects = (await bus.manager.streams.info('OBJ_bodies')).state.messages
     await append(bus, {
@@ -219,7 +221,7 @@ t.test('a server that is held up answers nothing, and what was sent is stored on
   const { sequence } = await append(bus, { ...place, expectedSequence: 0, events, message: add(1) })
   void server.kill('SIGSTOP')
   const request = { ...place, expectedSequence: sequence, events, message: add(2) }
-  await t.rejects(append(bus, request), BusUnanswered)
+  await t.rejects(append(bus, request), { name: 'BusUnavailable', message: /whether it took .* is not known/ })
   void server.kill('SIGCONT')
   // Three copies of it were in the server's socket; the caller tries once more.
   await append(bus, request)
