@@ -13,7 +13,7 @@ export class Aliases {
   }
 }
 
-export function fieldsOf(table: Table, alias: string): FieldSql {
+function fieldsOf(table: Table, alias: string): FieldSql {
   return (name) => ({ type: table.columnByName.get(name)!.type, sql: `${alias}.${quoted(name)}` })
 }
 

@@ -39,11 +39,6 @@ export function shapeOf(request: { readonly shape: unknown }): string {
   return JSON.stringify(request.shape)
 }
 
-/** The values of `$1…`, in order. */
-export function parametersOf(request: { readonly parameters: readonly Parameter[] }): readonly Parameter[] {
-  return request.parameters
-}
-
 /** Splits what the statement returned into the page's rows, in the order asked for, and what lies around them. */
 export function pageOf<Row>(
   request: ListRequest,

@@ -3,7 +3,7 @@ import type { Json } from './openapi-types.ts'
 /** OpenAPI allows these in the name of a component; everything else becomes `_`. */
 const illegal = /[^A-Za-z0-9._-]+/gu
 
-export function legalName(name: string): string {
+function legalName(name: string): string {
   return name.replace(illegal, '_')
 }
 

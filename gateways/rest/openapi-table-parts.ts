@@ -86,7 +86,7 @@ export function exampleInput(table: Table, leaveOut: readonly string[] = []): Js
 }
 
 /** A name that can stand in a list of the URL: quoted where it holds what the list's grammar reads. */
-export function listName(name: string): string {
+function listName(name: string): string {
   return /^[^\s",.:!()[\]{}\\*]+$/.test(name) ? name : `"${name.replace(/["\\]/g, '\\$&')}"`
 }
 

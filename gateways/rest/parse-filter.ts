@@ -44,7 +44,7 @@ export function looksLikeMember(text: string): boolean {
   return dot > 0 && predicateHead(bare.slice(dot + 1)) !== null
 }
 
-export function filterPlace(parameter: string): Place {
+function filterPlace(parameter: string): Place {
   return { parameter, code: 'data/invalid-filter' }
 }
 
