@@ -73,7 +73,13 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
       allow_msg_schedules: true,
       allow_msg_ttl: true,
     }),
-    stream(options, { name: 'DEAD', subjects: ['dead.>'], max_age: nanos(90 * day) }),
+    stream(options, {
+      name: 'DEAD',
+      subjects: ['dead.>'],
+      max_age: nanos(90 * day),
+      // Room for why it died.
+      max_msg_size: maxMessageBytes + 16 * 1024,
+    }),
     // A counter's last message holds its total.
     stream(options, { name: 'COUNTERS', subjects: ['count.>'], allow_msg_counter: true, max_msgs_per_subject: 1 }),
     objectStore(options, bodyStore),

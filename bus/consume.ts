@@ -1,0 +1,196 @@
+import {
+  AckPolicy,
+  type Consumer,
+  type ConsumerMessages,
+  DeliverPolicy,
+  JetStreamApiError,
+  type JsMsg,
+} from '@nats-io/jetstream'
+import type { Bus } from './connect.ts'
+import {
+  backOffMs,
+  defaultAckWaitMs,
+  type HandleObservation,
+  type HandleOptions,
+  handleMessage,
+  pause,
+} from './handle.ts'
+
+export type ConsumeObservation =
+  | HandleObservation
+  /** Messages are being fetched, at first and after each trouble. */
+  | { readonly type: 'consumer-ready'; readonly consumer: string }
+  /** Nothing can be fetched; it is tried again after the delay. */
+  | { readonly type: 'consumer-trouble'; readonly consumer: string; readonly delayMs: number; readonly error: unknown }
+  | { readonly type: 'consumer-drained'; readonly consumer: string }
+
+export interface ConsumeOptions extends Omit<HandleOptions, 'onObservation'> {
+  readonly stream: string
+  /** Only these. Default: the whole stream. */
+  readonly subjects?: readonly string[]
+  /** How many messages this copy handles at a time; no more are fetched. Default 16. */
+  readonly concurrency?: number
+  /** How many messages all copies together may have in hand. Default 1,000. */
+  readonly maxAckPending?: number
+  /** Where a new consumer begins. Default `start`. */
+  readonly from?: 'start' | 'now'
+  /** How long a drain waits for what is in flight. Default 20,000. */
+  readonly drainMs?: number
+  readonly onObservation?: (observation: ConsumeObservation) => void
+}
+
+/**
+ * Handles the messages of a stream until the signal is aborted, then lets what is in flight finish, or hands it back, and
+ * resolves. All copies of a worker share one durable consumer. A message is handled at least once; it is acknowledged when its
+ * handler is done. Lost connections, restarted servers and deleted consumers are outlived.
+ */
+export async function consume(bus: Bus, options: ConsumeOptions, signal: AbortSignal): Promise<void> {
+  const late = new AbortController()
+  const loop = new Loop(bus, options, { now: signal, late: late.signal })
+  const { consumer, drainMs = 20_000, onObservation } = options
+  for (let troubles = 0; !signal.aborted; ) {
+    try {
+      await loop.run(() => {
+        troubles = 0
+      })
+    } catch (error) {
+      troubles++
+      const delayMs = Math.min(5_000, backOffMs(troubles) / 4)
+      onObservation?.({ type: 'consumer-trouble', consumer, delayMs, error })
+      await pause(delayMs, signal)
+    }
+  }
+  const timer = setTimeout(() => late.abort(), drainMs)
+  await loop.finished()
+  clearTimeout(timer)
+  // So that the last acknowledgements are on their way before the caller closes the connection.
+  if (bus.connected) await bus.connection.flush().catch(() => undefined)
+  onObservation?.({ type: 'consumer-drained', consumer })
+}
+
+/** An open request is given up after this time and made anew. */
+const fetchMs = 5_000
+/** What the server says when a consumer of that name has other settings. */
+const consumerExists = 10148
+const nanosPerMs = 1_000_000
+
+class Loop {
+  readonly #bus: Bus
+  readonly #options: ConsumeOptions
+  readonly #stop: Parameters<typeof handleMessage>[3]
+  readonly #concurrency: number
+  readonly #inFlight = new Set<Promise<void>>()
+  readonly #fetches = new Set<Promise<void>>()
+  readonly #open = new Set<ConsumerMessages>()
+  /** Messages that are asked for and have not come. */
+  #asked = 0
+  #failure: { readonly error: unknown } | null = null
+  #wake = Promise.withResolvers<void>()
+
+  constructor(bus: Bus, options: ConsumeOptions, stop: Parameters<typeof handleMessage>[3]) {
+    this.#bus = bus
+    this.#options = options
+    this.#stop = stop
+    this.#concurrency = options.concurrency ?? 16
+  }
+
+  /** Fetches and handles until it is stopped; throws when fetching fails. */
+  async run(onReady: () => void): Promise<void> {
+    const { consumer: name, onObservation } = this.#options
+    const consumer = await this.#consumer()
+    onReady()
+    onObservation?.({ type: 'consumer-ready', consumer: name })
+    this.#failure = null
+    const end = () => this.#wake.resolve()
+    this.#stop.now.addEventListener('abort', end)
+    const status = this.#bus.connection.status()
+    void this.#watch(status)
+    try {
+      while (!this.#stop.now.aborted && this.#failure === null) {
+        this.#wake = Promise.withResolvers()
+        const free = this.#concurrency - this.#inFlight.size - this.#asked
+        if (free > 0) this.#fetch(consumer, free)
+        await this.#wake.promise
+      }
+    } finally {
+      this.#stop.now.removeEventListener('abort', end)
+      ;(status as { stop?: () => void }).stop?.()
+      await Promise.all([...this.#open].map((messages) => messages.close()))
+      await Promise.all(this.#fetches)
+    }
+    const failure = this.#failure as { readonly error: unknown } | null
+    if (failure !== null) throw failure.error
+  }
+
+  async finished(): Promise<void> {
+    await Promise.all(this.#inFlight)
+  }
+
+  #fetch(consumer: Consumer, count: number): void {
+    const fetching = this.#fetchMessages(consumer, count).finally(() => this.#fetches.delete(fetching))
+    this.#fetches.add(fetching)
+  }
+
+  async #fetchMessages(consumer: Consumer, count: number): Promise<void> {
+    let left = count
+    this.#asked += count
+    let messages: ConsumerMessages | undefined
+    try {
+      messages = await consumer.fetch({ max_messages: count, expires: fetchMs })
+      this.#open.add(messages)
+      for await (const message of messages) {
+        left--
+        this.#asked--
+        this.#handle(message)
+      }
+    } catch (error) {
+      this.#failure ??= { error }
+    } finally {
+      if (messages !== undefined) this.#open.delete(messages)
+      this.#asked -= left
+      this.#wake.resolve()
+    }
+  }
+
+  #handle(message: JsMsg): void {
+    // It came while the request was being closed.
+    if (this.#stop.now.aborted) return message.nak()
+    const work = handleMessage(this.#bus, message, this.#options, this.#stop).finally(() => {
+      this.#inFlight.delete(work)
+      this.#wake.resolve()
+    })
+    this.#inFlight.add(work)
+  }
+
+  /** The server has forgotten open requests when a connection comes back. */
+  async #watch(statuses: AsyncIterable<{ readonly type: string }>): Promise<void> {
+    for await (const { type } of statuses) {
+      if (type === 'reconnect') this.#failure ??= { error: new Error('The connection was lost and is back') }
+      if (type === 'reconnect' || type === 'close') this.#wake.resolve()
+    }
+  }
+
+  async #consumer(): Promise<Consumer> {
+    this.#bus.requireConnected()
+    const { stream, consumer, subjects = [], ackWaitMs = defaultAckWaitMs, maxAckPending = 1_000, from } = this.#options
+    const settings = {
+      ack_wait: ackWaitMs * nanosPerMs,
+      // Counted by the handler: the server would leave the message lying.
+      max_deliver: -1,
+      max_ack_pending: maxAckPending,
+      ...(subjects.length > 0 && { filter_subjects: [...subjects] }),
+    }
+    const { consumers } = this.#bus.manager
+    const created = {
+      ...settings,
+      durable_name: consumer,
+      ack_policy: AckPolicy.Explicit,
+      deliver_policy: from === 'now' ? DeliverPolicy.New : DeliverPolicy.All,
+    }
+    const info = await consumers.add(stream, created).catch((error) => {
+      if (!(error instanceof JetStreamApiError) || error.code !== consumerExists) throw error
+      return consumers.update(stream, consumer, settings)
+    })
+    return this.#bus.jetstream.consumers.getConsumerFromInfo(info)
+  }
+}
