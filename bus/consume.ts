@@ -154,7 +154,10 @@ class Loop {
 
   #handle(message: JsMsg): void {
     // It came while the request was being closed.
-    if (this.#stop.now.aborted) return message.nak()
+    if (this.#stop.now.aborted) {
+      message.nak()
+      return
+    }
     const work = handleMessage(this.#bus, message, this.#options, this.#stop).finally(() => {
       this.#inFlight.delete(work)
       this.#wake.resolve()
