@@ -85,11 +85,37 @@ export function isRange(type: DatabaseType): boolean {
   return type.base.kind === 'range' || type.base.kind === 'multirange'
 }
 
+const unequal = new Set(['json', 'xml', 'point', 'polygon'])
+const unordered = new Set([...unequal, 'line', 'lseg', 'box', 'path', 'circle'])
+
+/** Whether PostgreSQL can tell equal values of the type: for `=`, groups and unique keys. */
+export function hasEquality(type: DatabaseType): boolean {
+  return everyPart(type, unequal)
+}
+
+/** Whether values of the type have an order that says something; boxes and circles are compared by their area alone. */
+export function hasOrder(type: DatabaseType): boolean {
+  return everyPart(type, unordered)
+}
+
+/** An array is compared by its elements and a row by its attributes. */
+function everyPart({ base }: DatabaseType, without: ReadonlySet<string>): boolean {
+  if (base.kind === 'array') return base.element === null || everyPart(base.element, without)
+  if (base.kind === 'composite') return base.attributes.every(({ type }) => everyPart(type, without))
+  return !(base.kind === 'base' && without.has(base.name))
+}
+
+const ordering = new Set<OperatorName>(['gt', 'gte', 'lt', 'lte'])
+
 /** Why the operator cannot be used on such a column, or null. */
 export function misfit(name: OperatorName, type: DatabaseType): string | null {
-  switch (operators[name].family) {
+  const { operand, family } = operators[name]
+  switch (family) {
     case 'any':
-      return null
+      // json is compared as jsonb.
+      if ((operand !== 'value' && operand !== 'list') || type.base.name === 'json') return null
+      if (!hasEquality(type)) return 'needs values that can be compared; is.null works'
+      return !ordering.has(name) || hasOrder(type) ? null : 'needs values that have an order'
     case 'json':
       return isJson(type) ? null : 'needs a json or jsonb column'
     case 'array':

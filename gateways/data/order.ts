@@ -1,5 +1,6 @@
 import { Rejected } from '../../schemas/failure.ts'
 import type { Table } from './catalog.ts'
+import { hasOrder } from './operators.ts'
 import type { SortKey } from './read-ast.ts'
 import { columnOf } from './select.ts'
 
@@ -14,12 +15,10 @@ export function sortKey({ column, descending, nullsFirst = descending }: WantedS
   return { column, descending, nullsFirst }
 }
 
-const unordered = new Set(['json', 'xml', 'point', 'line', 'lseg', 'box', 'path', 'polygon', 'circle'])
-
 /** @throws {Rejected} `data/unknown-column`, `data/invalid-order` for types without an order. */
 export function checkSortable(table: Table, wanted: WantedSort, place: string): void {
   const { type } = columnOf(table, wanted.column, place)
-  if (!unordered.has(type.base.name)) return
+  if (hasOrder(type)) return
   throw new Rejected('data/invalid-order', `${place}: ${type.name} values have no order (column "${wanted.column}")`, {
     details: { field: place, column: wanted.column },
   })
@@ -50,7 +49,7 @@ function uniqueKeys(table: Table): (readonly string[])[] {
   const others = table.uniqueKeys.filter((columns) =>
     columns.every((name) => {
       const column = table.columnByName.get(name)
-      return column !== undefined && !column.nullable && !unordered.has(column.type.base.name)
+      return column !== undefined && !column.nullable && hasOrder(column.type)
     }),
   )
   return table.primaryKey.length > 0 ? [table.primaryKey, ...others] : others

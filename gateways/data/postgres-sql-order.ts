@@ -31,6 +31,9 @@ interface Bound {
   readonly descending: boolean
   readonly nullsFirst: boolean
   readonly nullable: boolean
+  /** Of a composite, plain `is null` and `is not null` would ask whether all its fields are, which is not what it is sorted by. */
+  readonly isNull: string
+  readonly isNotNull: string
 }
 
 function keysetSql(keys: readonly SortKey[], slots: readonly (number | null)[], table: Table, alias: string): string {
@@ -38,10 +41,14 @@ function keysetSql(keys: readonly SortKey[], slots: readonly (number | null)[], 
     const { type, nullable } = table.columnByName.get(key.column)!
     const slot = slots[index] ?? null
     const value = slot === null ? null : parameter(slot, type)
+    const sql = `${alias}.${quoted(key.column)}`
+    const composite = type.base.kind === 'composite'
     return {
-      sql: `${alias}.${quoted(key.column)}`,
+      sql,
       value,
       nullable,
+      isNull: composite ? `${sql} is not distinct from null` : `${sql} is null`,
+      isNotNull: composite ? `${sql} is distinct from null` : `${sql} is not null`,
       descending: key.descending,
       nullsFirst: key.nullsFirst,
     }
@@ -63,15 +70,15 @@ function behind(bounds: readonly Bound[]): string {
   const [first, ...rest] = bounds as [Bound, ...Bound[]]
   const further = strictlyBehind(first)
   if (rest.length === 0) return further
-  const level = first.value === null ? `${first.sql} is null` : `${first.sql} = ${first.value}`
+  const level = first.value === null ? first.isNull : `${first.sql} = ${first.value}`
   const condition = `(${further} or (${level} and ${behind(rest)}))`
   // Says nothing new, but it is what an index on the first key can use.
   if (first.nullable || first.value === null) return condition
   return `(${first.sql} ${first.descending ? '<=' : '>='} ${first.value} and ${condition})`
 }
 
-function strictlyBehind({ sql, value, descending, nullsFirst, nullable }: Bound): string {
-  if (value === null) return nullsFirst ? `${sql} is not null` : 'false'
+function strictlyBehind({ sql, value, descending, nullsFirst, nullable, isNull, isNotNull }: Bound): string {
+  if (value === null) return nullsFirst ? isNotNull : 'false'
   const further = `${sql} ${descending ? '<' : '>'} ${value}`
-  return nullable && !nullsFirst ? `(${further} or ${sql} is null)` : further
+  return nullable && !nullsFirst ? `(${further} or ${isNull})` : further
 }

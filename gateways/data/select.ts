@@ -1,6 +1,7 @@
 import { Rejected } from '../../schemas/failure.ts'
 import type { Column, DatabaseType, Table } from './catalog.ts'
 import type { Field } from './filter.ts'
+import { hasEquality, hasOrder, isRange } from './operators.ts'
 import type { Aggregate, AggregateFunction, Aggregation, RowSelection } from './read-ast.ts'
 import { hinted, perhaps, shown } from './suggestion.ts'
 
@@ -18,18 +19,30 @@ export function columnOf(table: Table, name: string, place: string): Column {
 
 const summable = new Set(['int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'money', 'interval'])
 
-/** @throws {Rejected} `data/invalid-select` when the column cannot be summed or averaged. */
+/** PostgreSQL has no `min` for these, though some have an order. */
+const withoutLeast = new Set(['bool', 'json', 'jsonb', 'bit', 'varbit', 'macaddr', 'macaddr8', 'tsvector', 'tsquery'])
+
+/** @throws {Rejected} `data/invalid-select` when the column cannot be aggregated this way. */
 export function checkAggregate(aggregate: AggregateFunction, column: Column, place: string): void {
-  if (aggregate !== 'sum' && aggregate !== 'avg') return
-  const { name } = column.type.base
-  if (summable.has(name) && !(aggregate === 'avg' && name === 'money')) return
-  throw new Rejected(
-    'data/invalid-select',
-    `${place}: ${aggregate}() needs a number or interval (column "${column.name}" is ${column.type.name})`,
-    {
-      details: { field: place, column: column.name },
-    },
-  )
+  const { base } = column.type
+  if (aggregate === 'count') return
+  if (aggregate === 'min' || aggregate === 'max') {
+    if (hasOrder(base) && !withoutLeast.has(base.name) && !isRange(base)) return
+    return refuse(`${aggregate}() needs values that have a least and a greatest`, column, place)
+  }
+  if (summable.has(base.name) && !(aggregate === 'avg' && base.name === 'money')) return
+  refuse(`${aggregate}() needs a number or interval`, column, place)
+}
+
+/** @throws {Rejected} `data/invalid-select` when the column's values cannot be told apart. */
+export function checkGroup(column: Column, place: string): void {
+  if (!hasEquality(column.type)) refuse('rows cannot be grouped by this column', column, place)
+}
+
+function refuse(reason: string, column: Column, place: string): never {
+  throw new Rejected('data/invalid-select', `${place}: ${reason} (column "${column.name}" is ${column.type.name})`, {
+    details: { field: place, column: column.name, reason },
+  })
 }
 
 /**

@@ -1,5 +1,6 @@
 import { Rejected } from '../../schemas/failure.ts'
 import { comparison, type Field, type FilterContext } from '../data/filter.ts'
+import { valueFault } from '../data/filter-value.ts'
 import { isOperator, type OperatorName, operators } from '../data/operators.ts'
 import type { Filter } from '../data/read-ast.ts'
 import { perhaps, shown } from '../data/suggestion.ts'
@@ -11,10 +12,14 @@ export type FieldLookup = (name: string, place: string) => Field
 /** Everything about a request that its filters share. */
 export type FilterScope = Omit<FilterContext, 'place'>
 
-/** `<operator>.<value>` of `?<column>=`; a text that does not begin with an operator is compared as it is. */
+/**
+ * `<operator>.<value>` of `?<column>=`. A text that does not begin with an operator is compared as it is, unless it cannot be a value of
+ * the column and reads as a mistyped operator.
+ */
 export function parseCondition(field: Field, text: string, parameter: string, scope: FilterScope): Filter {
   const place = filterPlace(parameter)
   const head = predicateHead(text)
+  if (head === null && /^[a-z]+[.(]/i.test(text) && valueFault(field.type, text) !== null) unknownOperator(text, place)
   if (head === null) return comparison(field, 'eq', { text }, { ...scope, place: parameter })
   return parsePredicate(field, text, place, scope, 'raw')
 }

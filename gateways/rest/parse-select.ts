@@ -2,7 +2,7 @@ import { Rejected } from '../../schemas/failure.ts'
 import type { Table } from '../data/catalog.ts'
 import type { Aggregate, AggregateFunction, Aggregation, RowSelection, SelectedColumn } from '../data/read-ast.ts'
 import type { ReadLimits } from '../data/read-limits.ts'
-import { checkAggregate, checkProperties, columnOf } from '../data/select.ts'
+import { checkAggregate, checkGroup, checkProperties, columnOf } from '../data/select.ts'
 import { shown } from '../data/suggestion.ts'
 import { leadingName, type Place, refuse, splitList } from './parse-text.ts'
 
@@ -32,6 +32,7 @@ export function parseSelect(
   if (aggregates.length > 0) {
     if (every) refuse(place, '* cannot stand beside an aggregate', 'name the columns to group by')
     const groups = withoutRepeats(named)
+    for (const { column } of groups) checkGroup(columnOf(table, column, parameter), parameter)
     checkProperties(
       [...groups, ...aggregates].map(({ property }) => property),
       parameter,
