@@ -57,13 +57,23 @@ export interface ChangeView {
   see(changes: readonly Change[]): Promise<readonly Change[]> | readonly Change[]
   /** The caller was shown these rows otherwise (a snapshot), so that their deletion is for them too. */
   noteShown(rows: readonly RawMembers[]): void
+  /** What another view of the same key has shown counts for this one too. */
+  noteShownBy(other: ChangeView): void
+  /** Keys of rows that were shown, where that matters. */
+  readonly shown: Iterable<string>
 }
 
 /** All rows, with all columns or some. */
 export function openView(columns: ReadonlySet<string> | null): ChangeView {
   const key = columns === null ? '' : [...columns].sort().join('\u0000')
   const project = (change: Change) => (columns === null ? change : change.project(key, columns, columns))
-  return { key, see: (changes) => (columns === null ? changes : changes.map(project)), noteShown: () => undefined }
+  return {
+    key,
+    shown: [],
+    see: (changes) => (columns === null ? changes : changes.map(project)),
+    noteShown: () => undefined,
+    noteShownBy: () => undefined,
+  }
 }
 
 /** Rows remembered as shown, per role and claims. */
@@ -122,6 +132,12 @@ export function rowView(
         const key = keyOf(row)
         if (key !== null) shown.set(key, true)
       }
+    },
+    get shown() {
+      return shown.keys()
+    },
+    noteShownBy(other) {
+      if (other !== this) for (const key of other.shown) shown.set(key, true)
     },
     async see(changes) {
       const asked = new Set<string>()

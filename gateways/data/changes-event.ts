@@ -25,6 +25,7 @@ export class Change implements ChangeOrigin {
   readonly body: Buffer
   #frame: Buffer | null = null
   #data: RawMembers | null = null
+  #row: RawMembers | null = null
   readonly #projections = new Map<string, Change>()
 
   constructor(origin: ChangeOrigin, body: Buffer) {
@@ -37,7 +38,11 @@ export class Change implements ChangeOrigin {
 
   /** As a server-sent event. */
   get frame(): Buffer {
-    this.#frame ??= Buffer.concat([Buffer.from(`id: ${this.sequence}\ndata: `), this.body, lineEnds])
+    this.#frame ??= Buffer.concat([
+      Buffer.from(`id: ${this.sequence}\nevent: ${this.type}\ndata: `),
+      this.body,
+      lineEnds,
+    ])
     return this.#frame
   }
 
@@ -49,7 +54,8 @@ export class Change implements ChangeOrigin {
 
   /** The row as it is after the change; of a DELETE, what is known of the row that was. */
   get row(): RawMembers {
-    return this.type === 'UPDATE' ? rawMembers(this.data.get('new') ?? '{}') : this.data
+    this.#row ??= this.type === 'UPDATE' ? rawMembers(this.data.get('new') ?? '{}') : this.data
+    return this.#row
   }
 
   /** Before an UPDATE, what is known of it: with full replica identity the row, else its key. */

@@ -5,7 +5,7 @@ import type { RawMembers } from './changes-event.ts'
 import { rawElements } from './changes-json.ts'
 import { isArray, isText, type OperatorName, operators } from './operators.ts'
 import { parameter, typeName } from './postgres-sql.ts'
-import type { Comparison, Filter } from './read-ast.ts'
+import type { Comparison, Filter, RelatedRows } from './read-ast.ts'
 import { type CallContext, type Database, type Parameter, statement } from './statement.ts'
 
 /**
@@ -65,8 +65,20 @@ interface OperandSql {
 
 /** @throws {Rejected} when a comparison cannot be made outside of the database. */
 function operandsOf(filter: Filter, table: Table): OperandSql[] {
-  if (filter.kind === 'not') return operandsOf(filter.item, table)
-  if (filter.kind !== 'compare') return filter.items.flatMap((item) => operandsOf(item, table))
+  switch (filter.kind) {
+    case 'not':
+      return operandsOf(filter.item, table)
+    case 'and':
+    case 'or':
+      return filter.items.flatMap((item) => operandsOf(item, table))
+    case 'compare':
+      return operandsOfComparison(filter, table)
+    default:
+      return refuseRelated(filter)
+  }
+}
+
+function operandsOfComparison(filter: Comparison, table: Table): OperandSql[] {
   const { operator, column, slots } = filter
   const { type } = table.columnByName.get(column)!
   const why = misfit(operator, type)
@@ -130,7 +142,16 @@ function compile(filter: Filter, scope: Scope): Predicate {
     }
     case 'compare':
       return compileComparison(filter, scope)
+    default:
+      return refuseRelated(filter)
   }
+}
+
+function refuseRelated({ relation }: RelatedRows): never {
+  throw new Rejected('data/invalid-filter', `${relation}: a change does not carry related rows`, {
+    details: { field: relation },
+    hint: 'filter a stream by columns of its own table',
+  })
 }
 
 /** @param strongest the verdicts that decide, the strongest first; what decides nothing is the neutral element. */

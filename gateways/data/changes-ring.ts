@@ -77,6 +77,7 @@ export class ChangeRing {
   }
 }
 
-function sizeOf({ change }: Arrival): number {
+/** Memory an arrival takes, about. */
+export function sizeOf({ change }: Arrival): number {
   return 200 + (change?.body.length ?? 0)
 }

@@ -25,7 +25,11 @@ export interface StreamBounds {
   readonly last: number
   /** When the first message was stored, epoch ms. */
   readonly firstAt: number
+  /** When the last one was. */
+  readonly lastAt: number
 }
+
+const fetchMs = 5_000
 
 /** The changes of one source on their stream, for reading. */
 export class ChangeStream {
@@ -42,7 +46,12 @@ export class ChangeStream {
   async bounds(): Promise<StreamBounds> {
     const manager: JetStreamManager = await jetstreamManager(this.#bus, { checkAPI: false })
     const { state } = await manager.streams.info(this.#streamName)
-    return { first: state.first_seq, last: state.last_seq, firstAt: Date.parse(state.first_ts) || 0 }
+    return {
+      first: state.first_seq,
+      last: state.last_seq,
+      firstAt: momentOf(state.first_ts),
+      lastAt: momentOf(state.last_ts),
+    }
   }
 
   /** Everything from a sequence on as it comes. */
@@ -55,8 +64,12 @@ export class ChangeStream {
     return await consumer.consume({ max_messages: 2_000 })
   }
 
-  /** What the stream holds of a table, in pieces, up to its present end. */
-  async *history(table: string, from: number | Date, batchSize: number): AsyncGenerator<Arrival[]> {
+  /** What the stream holds of a table from there on, at most so much of it; `complete` when that reaches its present end. */
+  async history(
+    table: string,
+    from: number | Date,
+    limit: number,
+  ): Promise<{ readonly arrivals: readonly Arrival[]; readonly complete: boolean }> {
     const start: Partial<OrderedConsumerOptions> =
       from instanceof Date
         ? { deliver_policy: DeliverPolicy.StartTime, opt_start_time: from.toISOString() }
@@ -65,17 +78,21 @@ export class ChangeStream {
       filter_subjects: [`${table}.*`, gapSubject(this.#source)],
       ...start,
     })
-    let { num_pending: pending } = await consumer.info()
-    while (pending > 0) {
-      const batch: Arrival[] = []
-      const messages = await consumer.fetch({ max_messages: Math.min(batchSize, pending), expires: 5_000 })
+    try {
+      const { num_pending: pending } = await consumer.info()
+      if (pending === 0) return { arrivals: [], complete: true }
+      const arrivals: Arrival[] = []
+      let left = pending
+      const messages = await consumer.fetch({ max_messages: Math.min(limit, pending), expires: fetchMs })
       for await (const message of messages) {
-        pending = message.info.pending
+        left = message.info.pending
         const arrival = asArrival(message)
-        if (arrival) batch.push(arrival)
-        if (pending === 0) break
+        if (arrival) arrivals.push(arrival)
       }
-      yield batch
+      return { arrivals, complete: left === 0 }
+    } finally {
+      // The server lets go of it by itself when this does not reach it.
+      await consumer.delete().catch(() => false)
     }
   }
 }
@@ -98,4 +115,9 @@ export function asArrival(message: JsMsg): Arrival | null {
     return { sequence, receivedAt, table: null, change: null, gap: reason }
   }
   return null
+}
+
+/** The server gives the year 1 for never. */
+function momentOf(text: string): number {
+  return Math.max(Date.parse(text) || 0, 0)
 }

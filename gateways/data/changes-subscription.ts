@@ -4,12 +4,25 @@ import type { ChangeFilter } from './changes-filter.ts'
 import type { Snapshot } from './changes-snapshot.ts'
 
 /** Why a stream ends; the codes of WebSocket go with them. */
-export type StreamEnd = 'slow-reader' | 'token-expired' | 'forbidden' | 'table-gone' | 'unavailable' | 'stopping'
+export type StreamEnd =
+  | 'slow-reader'
+  | 'token-expired'
+  | 'forbidden'
+  | 'table-gone'
+  | 'table-changed'
+  | 'unavailable'
+  | 'stopping'
 
 export interface GapNotice {
   readonly reason: string
   /** Sequence of the next change that can come. */
   readonly resumesAt: number
+}
+
+export interface ReadyNotice {
+  readonly rows: number | null
+  /** Sequence behind which the stream goes on. */
+  readonly position: number
 }
 
 /** Where a subscriber's events go: SSE or WebSocket. */
@@ -19,18 +32,26 @@ export interface ChangeSink {
   change(change: Change): void
   gap(notice: GapNotice): void
   snapshotRow(row: Buffer): void
-  ready(notice: { readonly rows: number }): void
+  /** What was asked for from the past follows now, or after the rows; `rows` is null without a snapshot. */
+  ready(notice: ReadyNotice): void
   /** Tells the reason and closes. */
   end(reason: StreamEnd, text: string): void
   /** Resolves when the client has taken what was given, or is gone. */
   drained(): Promise<void>
 }
 
+export interface ChangeSubscription {
+  /** Last sequence that was considered. */
+  readonly position: number
+  /** Ends the stream and tells the client why. */
+  end(reason: StreamEnd, text: string): void
+  /** The client is gone. */
+  close(): void
+}
+
 export interface ChangeRequest {
   readonly schema: string
   readonly table: string
-  /** `tableSubject` of it. */
-  readonly subject: string
   readonly types: ReadonlySet<ChangeType> | null
   readonly filter: ChangeFilter | null
   readonly view: ChangeView

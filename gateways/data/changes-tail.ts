@@ -1,0 +1,135 @@
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
+import type { ConsumerMessages } from '@nats-io/jetstream'
+import type { NatsConnection } from '@nats-io/nats-core'
+import { type Arrival, ChangeRing } from './changes-ring.ts'
+import { asArrival, type ChangeStream } from './changes-stream.ts'
+
+export interface TailOptions {
+  readonly ringBytes: number
+  readonly onArrival: (arrival: Arrival) => void
+  readonly onTailing: (from: number) => void
+  readonly onLost: (reason: string) => void
+  /** The stream begins anew: sequences known until now mean nothing in it. */
+  readonly onReplaced: () => void
+}
+
+const retryMs = 250
+/** After so much work the sockets get their turn to send what they were given. */
+const turnMs = 10
+
+/** Follows the stream's end for as long as it lives: after a fault from where it was, with a gap where that is gone. */
+export class ChangeTail {
+  readonly #bus: NatsConnection
+  readonly #stream: ChangeStream
+  readonly #options: TailOptions
+  readonly #connection: ReturnType<NatsConnection['status']>
+  #ring = new ChangeRing(1, 0)
+  #position = 0
+  #messages: ConsumerMessages | null = null
+  #following: Promise<void> = Promise.resolve()
+  #closed = false
+
+  constructor(bus: NatsConnection, stream: ChangeStream, options: TailOptions) {
+    this.#bus = bus
+    this.#stream = stream
+    this.#options = options
+    this.#connection = bus.status()
+  }
+
+  /** Last sequence that came. */
+  get position(): number {
+    return this.#position
+  }
+
+  get ring(): ChangeRing {
+    return this.#ring
+  }
+
+  async start(): Promise<void> {
+    const { last } = await this.#stream.bounds()
+    this.#begin(last)
+    this.#messages = await this.#stream.tail(last + 1)
+    this.#following = this.#follow()
+    void this.#watchConnection()
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#messages?.stop()
+    await this.#following
+  }
+
+  /** A server that comes back does not know the consumer any more; without this it would be missed after half a minute. */
+  async #watchConnection(): Promise<void> {
+    for await (const { type } of this.#connection) {
+      if (this.#closed) return
+      if (type === 'reconnect') this.#messages?.stop()
+    }
+  }
+
+  #begin(position: number): void {
+    this.#position = position
+    this.#ring = new ChangeRing(position + 1, this.#options.ringBytes)
+    this.#options.onTailing(position + 1)
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#closed) {
+      let reason = 'the consumer ended'
+      try {
+        await this.#readOn(this.#messages!)
+      } catch (error) {
+        reason = (error as Error).message
+      }
+      if (this.#closed) return
+      this.#options.onLost(reason)
+      await this.#reopen()
+    }
+  }
+
+  async #readOn(messages: ConsumerMessages): Promise<void> {
+    let turnEnds = performance.now() + turnMs
+    for await (const message of messages) {
+      if (this.#closed) return
+      // Nothing may be taken up out of order: what is missing comes when the consumer is opened anew.
+      if (message.seq <= this.#position) continue
+      this.#position = message.seq
+      const arrival = asArrival(message)
+      if (arrival) this.#arrive(arrival)
+      if (performance.now() < turnEnds) continue
+      await nextTurn()
+      turnEnds = performance.now() + turnMs
+    }
+  }
+
+  async #reopen(): Promise<void> {
+    while (!this.#closed) {
+      try {
+        if (this.#bus.isClosed()) return await this.close()
+        await this.#continue()
+        // Closed meanwhile: nobody would stop this one.
+        if (this.#closed) this.#messages?.stop()
+        return
+      } catch {
+        await delay(retryMs)
+      }
+    }
+  }
+
+  async #continue(): Promise<void> {
+    const { first, last } = await this.#stream.bounds()
+    if (last < this.#position) {
+      this.#begin(last)
+      this.#options.onReplaced()
+    } else if (first > this.#position + 1) {
+      this.#position = first - 1
+      this.#arrive({ sequence: first - 1, receivedAt: Date.now(), table: null, change: null, gap: 'expired' })
+    }
+    this.#messages = await this.#stream.tail(this.#position + 1)
+  }
+
+  #arrive(arrival: Arrival): void {
+    this.#ring.push(arrival)
+    this.#options.onArrival(arrival)
+  }
+}
