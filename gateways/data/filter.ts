@@ -47,11 +47,14 @@ export function comparison(field: Field, operator: OperatorName, operand: Operan
     case 'list':
       return { ...base, slots: listSlots(field, operand, context) }
     case 'texts':
-      return { ...base, slots: [context.slots.add(arrayLiteral(bounded(operand.list ?? [operand.text], context)))] }
+      return {
+        ...base,
+        slots: [context.slots.add(arrayLiteral(bounded(operand.list ?? [operand.text], context)), context.place)],
+      }
     case 'search':
       return { ...base, slots: searchSlots(field, operand, context) }
     default:
-      return { ...base, slots: [context.slots.add(checked(field, operator, operand.text, context))] }
+      return { ...base, slots: [context.slots.add(checked(field, operator, operand.text, context), context.place)] }
   }
 }
 
@@ -70,13 +73,15 @@ function checked(field: Field, operator: OperatorName, text: string, context: Fi
 /** Array columns compare with each member on its own: an array of arrays would flatten. */
 function listSlots(field: Field, operand: Operand, context: FilterContext): number[] {
   const members = bounded(operand.list ?? [operand.text], context).map((text) => checked(field, 'eq', text, context))
-  if (isArray(field.type)) return members.map((text) => context.slots.add(text))
-  return [context.slots.add(arrayLiteral(members))]
+  if (isArray(field.type)) return members.map((text) => context.slots.add(text, context.place))
+  return [context.slots.add(arrayLiteral(members), context.place)]
 }
 
 function searchSlots(field: Field, operand: Operand, context: FilterContext): number[] {
-  const query = context.slots.add(checked(field, 'fts', operand.text, context))
-  return operand.configuration === undefined ? [query] : [query, context.slots.add(operand.configuration)]
+  const query = context.slots.add(checked(field, 'fts', operand.text, context), context.place)
+  return operand.configuration === undefined
+    ? [query]
+    : [query, context.slots.add(operand.configuration, context.place)]
 }
 
 function truthOf(text: string, field: Field, context: FilterContext): Truth {

@@ -1,3 +1,4 @@
+import type { Places } from './blame.ts'
 import type { ListShape, RowShape } from './read-ast.ts'
 import type { Parameter } from './statement.ts'
 
@@ -7,8 +8,11 @@ import type { Parameter } from './statement.ts'
  */
 export class Slots {
   readonly values: Parameter[] = []
+  /** Where in the request each of them stands, as error texts name it. */
+  readonly places: (string | undefined)[] = []
 
-  add(value: Parameter): number {
+  add(value: Parameter, place?: string): number {
+    this.places.push(place)
     return this.values.push(value)
   }
 }
@@ -26,12 +30,14 @@ export interface PageInfo {
 export interface ListRequest {
   readonly shape: ListShape
   readonly parameters: readonly Parameter[]
+  readonly places?: Places
   readonly page: PageInfo
 }
 
 export interface RowRequest {
   readonly shape: RowShape
   readonly parameters: readonly Parameter[]
+  readonly places?: Places
 }
 
 /** Key of the compiled statement, to be joined with the catalog's version. */

@@ -44,7 +44,11 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
     frameworkErrors: (error, request, reply) => {
       const failure = failureOf(error)
       const answer = reply as FastifyReply
-      void answer.code(failure.status).type(jsonType).send(errorBody(failure, request.id))
+      void answer
+        .code(failure.status)
+        .header('X-Request-Id', request.id)
+        .type(jsonType)
+        .send(errorBody(failure, request.id))
     },
     clientErrorHandler: refuseMalformedRequest,
     routerOptions: { maxParamLength, ignoreTrailingSlash: true, querystringParser: () => ({}) },

@@ -90,7 +90,7 @@ export function parseList(
     page: page.page,
     count,
   }
-  return { shape, parameters: scope.slots.values, page: page.info }
+  return { shape, parameters: scope.slots.values, places: scope.slots.places, page: page.info }
 }
 
 /**
@@ -114,9 +114,10 @@ export function parseRow(
       schema: table.schema,
       table: table.name,
       select,
-      key: values.map((value) => scope.slots.add(value)),
+      key: values.map((value) => scope.slots.add(value, 'key')),
     },
     parameters: scope.slots.values,
+    places: scope.slots.places,
   }
 }
 
@@ -229,9 +230,10 @@ function havingOf(
   return parseGroup('and', text.trim().startsWith('(') ? text : `(${text})`, 'having', find, scope)
 }
 
-function unknownResult(name: string, place: string, results: Iterable<string>): never {
+function unknownResult(name: string, place: string, names: Iterable<string>): never {
+  const results = [...names]
   throw new Rejected('data/unknown-column', `${place}: the result has no property ${shown(name)}`, {
-    details: { field: place, results: [...results] },
+    details: { field: place, results },
     ...hinted(perhaps(name, results)),
   })
 }

@@ -43,7 +43,7 @@ export function offsetPage(parameters: PageParameters, slots: Slots, limits: Rea
     page: {
       kind: 'offset',
       limit: limit + 1,
-      offset: offset === 0 ? null : slots.add(String(offset)),
+      offset: offset === 0 ? null : slots.add(String(offset), 'offset'),
     },
     info: { limit, offset, cursorDigest: null, hasAfter: false, hasBefore: false },
   }
@@ -66,7 +66,7 @@ export function cursorPage(
   const bound = (text: string | undefined, name: string) =>
     text === undefined
       ? null
-      : decodeCursor(text, table, keys, name).map((value) => (value === null ? null : slots.add(value)))
+      : decodeCursor(text, table, keys, name).map((value) => (value === null ? null : slots.add(value, name)))
   return {
     page: {
       kind: 'cursor',

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
+import { blamed } from '../data/blame.ts'
 import type { Catalog, Table } from '../data/catalog.ts'
 import { encodeCursor } from '../data/cursor.ts'
 import type { Compiled } from '../data/postgres-sql.ts'
@@ -46,7 +47,9 @@ export function listHandler(service: RestService): Handler {
       }
       const weight = weightOf(plan, list)
       const patience = weight === 'heavy' ? { signal: untilCallerGone(reply) } : {}
-      const result = await service.database.run(plan.statement, list.parameters, { ...context, weight, ...patience })
+      const result = await service.database
+        .run(plan.statement, list.parameters, { ...context, weight, ...patience })
+        .catch((error: unknown) => Promise.reject(blamed(error, list)))
       return replyList(request, reply, { table, list, result, representation, preferences })
     })
   }
@@ -89,7 +92,9 @@ async function findRow(
     plan = compileRow(catalog, row)
     compiled.set(key, plan)
   }
-  const { rows } = await service.database.run(plan.statement, row.parameters, { ...context, weight: plan.weight })
+  const { rows } = await service.database
+    .run(plan.statement, row.parameters, { ...context, weight: plan.weight })
+    .catch((error: unknown) => Promise.reject(blamed(error, row)))
   return rows[0]?.[0] ?? null
 }
 
