@@ -4,7 +4,7 @@ import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { TableChannel } from './changes-channel.ts'
 import { Places } from './changes-places.ts'
 import type { Arrival } from './changes-ring.ts'
-import { CaptureWatch } from './changes-status.ts'
+import { CaptureWatch, unavailable } from './changes-status.ts'
 import { ChangeStream } from './changes-stream.ts'
 import { type ChangeSource, Subscriber } from './changes-subscriber.ts'
 import type { ChangeRequest, ChangeSink, ChangeSubscription, StreamEnd } from './changes-subscription.ts'
@@ -49,7 +49,7 @@ export interface ChangeHub {
 /** Clients that read the stream's history at one time, which costs the bus a consumer each. */
 const maxReplays = 16
 
-/** @throws {Unavailable} `data/changes-unavailable` when the bus or the stream cannot be reached. */
+/** Follows the stream as soon as it can be reached; until then no stream of changes is available. */
 export async function createChangeHub(options: ChangeHubOptions): Promise<ChangeHub> {
   const hub = new Hub(options)
   await hub.start()
@@ -89,12 +89,7 @@ class Hub implements ChangeHub, ChangeSource {
   }
 
   async start(): Promise<void> {
-    try {
-      await this.#tail.start()
-    } catch (cause) {
-      this.#watch.close()
-      throw new Unavailable('data/changes-unavailable', 'The stream of changes cannot be reached', { cause })
-    }
+    await this.#tail.start()
   }
 
   get clients(): number {
@@ -113,6 +108,7 @@ class Hub implements ChangeHub, ChangeSource {
     this.#requirePlace()
     await this.#watch.require(schema, table)
     this.#requirePlace()
+    if (!this.#tail.following) throw unavailable('the bus or its stream of changes is away', [])
   }
 
   subscribe(request: ChangeRequest, sink: ChangeSink): ChangeSubscription {

@@ -26,7 +26,9 @@ export class ChangeTail {
   #ring = new ChangeRing(1, 0)
   #position = 0
   #messages: ConsumerMessages | null = null
-  #following: Promise<void> = Promise.resolve()
+  #following = false
+  #begun = false
+  #work: Promise<void> = Promise.resolve()
   #closed = false
 
   constructor(bus: NatsConnection, stream: ChangeStream, options: TailOptions) {
@@ -45,44 +47,66 @@ export class ChangeTail {
     return this.#ring
   }
 
+  /** Whether what happens now comes. */
+  get following(): boolean {
+    return this.#following
+  }
+
+  /** Begins at the stream's present end; while the bus or the stream is away, as soon as it is there. */
   async start(): Promise<void> {
-    const { last } = await this.#stream.bounds()
-    this.#begin(last)
-    this.#messages = await this.#stream.tail(last + 1)
-    this.#following = this.#follow()
     void this.#watchConnection()
+    await this.#begin().catch((error: Error) => this.#options.onLost(error.message))
+    this.#work = this.#follow()
   }
 
   async close(): Promise<void> {
     this.#closed = true
+    this.#following = false
     this.#messages?.stop()
-    await this.#following
+    await this.#work
   }
 
   /** A server that comes back does not know the consumer any more; without this it would be missed after half a minute. */
   async #watchConnection(): Promise<void> {
     for await (const { type } of this.#connection) {
       if (this.#closed) return
-      if (type === 'reconnect') this.#messages?.stop()
+      if (type === 'disconnect') this.#following = false
+      else if (type === 'reconnect') this.#messages?.stop()
     }
   }
 
-  #begin(position: number): void {
+  async #begin(): Promise<void> {
+    const { last } = await this.#stream.bounds()
+    this.#startAt(last)
+    await this.#open()
+  }
+
+  #startAt(position: number): void {
     this.#position = position
     this.#ring = new ChangeRing(position + 1, this.#options.ringBytes)
+    this.#begun = true
     this.#options.onTailing(position + 1)
+  }
+
+  async #open(): Promise<void> {
+    this.#messages?.stop()
+    this.#messages = await this.#stream.tail(this.#position + 1)
+    this.#following = true
+    // Closed meanwhile: nobody else would stop this one.
+    if (this.#closed) this.#messages.stop()
   }
 
   async #follow(): Promise<void> {
     while (!this.#closed) {
       let reason = 'the consumer ended'
       try {
-        await this.#readOn(this.#messages!)
+        if (this.#following) await this.#readOn(this.#messages!)
       } catch (error) {
         reason = (error as Error).message
       }
       if (this.#closed) return
-      this.#options.onLost(reason)
+      if (this.#begun) this.#options.onLost(reason)
+      this.#following = false
       await this.#reopen()
     }
   }
@@ -91,8 +115,8 @@ export class ChangeTail {
     let turnEnds = performance.now() + turnMs
     for await (const message of messages) {
       if (this.#closed) return
-      // Nothing may be taken up out of order: what is missing comes when the consumer is opened anew.
-      if (message.seq <= this.#position) continue
+      // A stream that was made anew counts from the start: opening the consumer anew finds out.
+      if (message.seq <= this.#position) return
       this.#position = message.seq
       const arrival = asArrival(message)
       if (arrival) this.#arrive(arrival)
@@ -103,29 +127,26 @@ export class ChangeTail {
   }
 
   async #reopen(): Promise<void> {
-    while (!this.#closed) {
+    while (!this.#closed && !this.#bus.isClosed()) {
       try {
-        if (this.#bus.isClosed()) return await this.close()
-        await this.#continue()
-        // Closed meanwhile: nobody would stop this one.
-        if (this.#closed) this.#messages?.stop()
-        return
+        return await (this.#begun ? this.#continue() : this.#begin())
       } catch {
         await delay(retryMs)
       }
     }
+    this.#closed = true
   }
 
   async #continue(): Promise<void> {
     const { first, last } = await this.#stream.bounds()
     if (last < this.#position) {
-      this.#begin(last)
+      this.#startAt(last)
       this.#options.onReplaced()
     } else if (first > this.#position + 1) {
       this.#position = first - 1
       this.#arrive({ sequence: first - 1, receivedAt: Date.now(), table: null, change: null, gap: 'expired' })
     }
-    this.#messages = await this.#stream.tail(this.#position + 1)
+    await this.#open()
   }
 
   #arrive(arrival: Arrival): void {
