@@ -29,6 +29,15 @@ export interface StreamBounds {
   readonly lastAt: number
 }
 
+/** A consumer at work. */
+export interface Tailing {
+  readonly messages: ConsumerMessages
+  /** Ends the messages. */
+  stop(): void
+  /** Tells the server that the consumer is not needed any more; otherwise it finds out after minutes. */
+  forget(): Promise<void>
+}
+
 const fetchMs = 5_000
 
 /** The changes of one source on their stream, for reading. */
@@ -55,13 +64,17 @@ export class ChangeStream {
   }
 
   /** Everything from a sequence on as it comes. */
-  async tail(from: number): Promise<ConsumerMessages> {
+  async tail(from: number): Promise<Tailing> {
     const consumer = await jetstream(this.#bus).consumers.get(this.#streamName, {
       filter_subjects: sourceSubjects(this.#source),
       deliver_policy: DeliverPolicy.StartSequence,
       opt_start_seq: from,
     })
-    return await consumer.consume({ max_messages: 2_000 })
+    const messages = await consumer.consume({ max_messages: 2_000 })
+    const forget = async () => {
+      await consumer.delete().catch(() => false)
+    }
+    return { messages, stop: () => messages.stop(), forget }
   }
 
   /** What the stream holds of a table from there on, at most so much of it; `complete` when that reaches its present end. */

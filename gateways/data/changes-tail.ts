@@ -2,7 +2,7 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import type { ConsumerMessages } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/nats-core'
 import { type Arrival, ChangeRing } from './changes-ring.ts'
-import { asArrival, type ChangeStream } from './changes-stream.ts'
+import { asArrival, type ChangeStream, type Tailing } from './changes-stream.ts'
 
 export interface TailOptions {
   readonly ringBytes: number
@@ -25,7 +25,7 @@ export class ChangeTail {
   readonly #connection: ReturnType<NatsConnection['status']>
   #ring = new ChangeRing(1, 0)
   #position = 0
-  #messages: ConsumerMessages | null = null
+  #tailing: Tailing | null = null
   #following = false
   #begun = false
   #work: Promise<void> = Promise.resolve()
@@ -61,9 +61,11 @@ export class ChangeTail {
 
   async close(): Promise<void> {
     this.#closed = true
+    const reachable = this.#following
     this.#following = false
-    this.#messages?.stop()
+    this.#tailing?.stop()
     await this.#work
+    if (reachable) await this.#tailing?.forget()
   }
 
   /** A server that comes back does not know the consumer any more; without this it would be missed after half a minute. */
@@ -71,7 +73,7 @@ export class ChangeTail {
     for await (const { type } of this.#connection) {
       if (this.#closed) return
       if (type === 'disconnect') this.#following = false
-      else if (type === 'reconnect') this.#messages?.stop()
+      else if (type === 'reconnect') this.#tailing?.stop()
     }
   }
 
@@ -89,18 +91,18 @@ export class ChangeTail {
   }
 
   async #open(): Promise<void> {
-    this.#messages?.stop()
-    this.#messages = await this.#stream.tail(this.#position + 1)
+    this.#tailing?.stop()
+    this.#tailing = await this.#stream.tail(this.#position + 1)
     this.#following = true
     // Closed meanwhile: nobody else would stop this one.
-    if (this.#closed) this.#messages.stop()
+    if (this.#closed) this.#tailing.stop()
   }
 
   async #follow(): Promise<void> {
     while (!this.#closed) {
       let reason = 'the consumer ended'
       try {
-        if (this.#following) await this.#readOn(this.#messages!)
+        if (this.#following) await this.#readOn(this.#tailing!.messages)
       } catch (error) {
         reason = (error as Error).message
       }
