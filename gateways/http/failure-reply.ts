@@ -21,6 +21,7 @@ const fastifyFailures: Readonly<Record<string, { readonly code: ErrorCode; reado
   },
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: 'http/bad-request', text: 'Content-Length does not match the body' },
   FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'http/bad-request', text: 'The request body is empty' },
+  FST_ERR_MAX_PARAM_LENGTH: { code: 'http/bad-request', text: 'A segment of the path is longer than the limit' },
   FST_ERR_BAD_URL: { code: 'http/bad-request', text: 'The URL has a malformed percent escape' },
 }
 

@@ -44,6 +44,7 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
     frameworkErrors: (error, request, reply) => {
       const failure = failureOf(error)
       const answer = reply as FastifyReply
+      if (failure.fault) options.onFault({ requestId: request.id, route: request.method, error })
       void answer
         .code(failure.status)
         .header('X-Request-Id', request.id)
@@ -83,7 +84,10 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
 }
 
 /** Bytes that are not HTTP never reach a route; they still get the one error shape. */
-function refuseMalformedRequest(error: Error & { readonly code?: string }, socket: Socket): void {
+function refuseMalformedRequest(
+  error: Error & { readonly code?: string; readonly rawPacket?: Buffer },
+  socket: Socket,
+): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return
@@ -97,5 +101,6 @@ function refuseMalformedRequest(error: Error & { readonly code?: string }, socke
     `Content-Type: ${jsonType}`,
     'Connection: close',
   ]
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  const bodiless = error.rawPacket?.subarray(0, 5).toString('latin1') === 'HEAD '
+  socket.end(`${head.join('\r\n')}\r\n\r\n${bodiless ? '' : body}`)
 }

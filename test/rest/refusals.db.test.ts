@@ -434,6 +434,8 @@ const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       code: 'data/too-complex',
       field: 'expand',
     },
+    { title: 'a long table name', path: `/${'x'.repeat(5000)}`, code: 'http/bad-request' },
+    { title: 'a long key', path: `/tag/${'x'.repeat(5000)}`, code: 'http/bad-request' },
     {
       title: 'a URL larger than the limit',
       path: `/tag?name=eq.${'x'.repeat(100_000)}`,
