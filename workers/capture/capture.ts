@@ -6,7 +6,7 @@ export interface CaptureOptions extends PostgresCaptureOptions {
   readonly firstStatusMs?: number
 }
 
-const settled: ReadonlySet<CaptureStatus['state']> = new Set(['running', 'standby', 'refused', 'failing'])
+const settled: ReadonlySet<CaptureStatus['state']> = new Set(['running', 'standby', 'refused', 'failing', 'stopped'])
 
 /** The role: starts the reader and answers as soon as it reads, stands by, or knows why it cannot yet. */
 export async function startCapture({ firstStatusMs = 10_000, ...options }: CaptureOptions): Promise<Capture> {

@@ -4,6 +4,7 @@ import {
   type JetStreamManager,
   jetstream,
   jetstreamManager,
+  type MsgRequest,
 } from '@nats-io/jetstream'
 import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/nats-core'
 import { changeHeader } from '../../schemas/data/change.ts'
@@ -63,22 +64,24 @@ export class ChangeLog {
     this.#client = jetstream(options.bus)
   }
 
-  get maxBodyBytes(): number {
-    return (this.#options.bus.info?.max_payload ?? 1_048_576) - headroomBytes
-  }
-
   /** Where the stream stands; `last` is null when it holds nothing of the source. */
   async state(): Promise<LogState> {
     const { streamName, subjects } = this.#options
     const manager: JetStreamManager = await jetstreamManager(this.#options.bus, { checkAPI: false })
-    const last = await lastMessage(manager, streamName, subjects)
-    const { state } = await manager.streams.info(streamName)
+    const { state, config } = await manager.streams.info(streamName)
+    // Asked second: a late message of a predecessor that comes in between is ours and the newest.
+    const last = await lastMessage(manager, streamName, { last_by_subj: subjects })
+    const lastSequence = Math.max(state.last_seq, last?.seq ?? 0)
+    const foreign =
+      lastSequence === (last?.seq ?? 0) ? null : await lastMessage(manager, streamName, { seq: lastSequence })
+    const maxPayload = this.#options.bus.info?.max_payload ?? 1_048_576
     return {
       last: last ? positionOf(last.header) : null,
       origin: last?.header.get(changeHeader.origin) ?? '',
       isGap: last?.subject.endsWith('.gap') === true && last.subject.split('.').length === 3,
-      lastSequence: state.last_seq,
-      lastIsOurs: last?.seq === state.last_seq,
+      lastSequence,
+      isShared: foreign !== null,
+      maxBodyBytes: (config.max_msg_size > 0 ? Math.min(maxPayload, config.max_msg_size) : maxPayload) - headroomBytes,
     }
   }
 
@@ -98,7 +101,7 @@ export class ChangeLog {
 
   /** After a conflict: tells whether the stream has other writers. */
   noteConflict(state: LogState): void {
-    if (!state.lastIsOurs && state.lastSequence > 0) this.#shared = true
+    if (state.isShared) this.#shared = true
   }
 
   /** Tells all readers that changes may be missing here. What follows starts anew. */
@@ -120,7 +123,10 @@ export interface LogState {
   /** The last message is a gap marker. */
   readonly isGap: boolean
   readonly lastSequence: number
-  readonly lastIsOurs: boolean
+  /** The newest message is of another source. */
+  readonly isShared: boolean
+  /** What a message's body may have, its headers left out. */
+  readonly maxBodyBytes: number
 }
 
 interface PublisherOptions extends ChangeLogOptions, Origin {
@@ -233,9 +239,9 @@ function headersOf({ position, transaction, command, omitted }: ChangeMessage, l
   return head
 }
 
-async function lastMessage(manager: JetStreamManager, stream: string, subjects: string) {
+async function lastMessage(manager: JetStreamManager, stream: string, query: MsgRequest) {
   try {
-    return await manager.streams.getMessage(stream, { last_by_subj: subjects })
+    return await manager.streams.getMessage(stream, query)
   } catch (error) {
     if (error instanceof JetStreamApiError && error.code === noMessageFound) return null
     throw error

@@ -11,7 +11,7 @@ import { ChangeReader } from './postgres-changes.ts'
 import { CaptureRefused, checkRights, type Rights, refusalOf, SlotBusy } from './postgres-findings.ts'
 import { ensurePublications } from './postgres-publication.ts'
 import { replicate } from './postgres-replication.ts'
-import { ensureSlot, retainedBytes, type Slot } from './postgres-slot.ts'
+import { dropSlot, ensureSlot, retainedBytes, type Slot } from './postgres-slot.ts'
 import { TypeEncoders } from './postgres-types.ts'
 import { announceStatus } from './status.ts'
 
@@ -63,7 +63,12 @@ class PostgresCapture implements Capture {
   readonly #finished: Promise<void>
   readonly #announcement: { announce(): void; close(): void }
   #status: CaptureStatus
+  /** It cannot be read past its position, now or later. */
+  #slotIsStuck = false
+  #durable: DurablePosition | null = null
   #warnedBytes = 0
+  /** Ends the pause before the publications are looked at. */
+  #wake: () => void = () => undefined
   #unpublishedKey = '[]'
   /** Set when a session has read anything: the next failure starts with a short pause again. */
   #wasRunning = false
@@ -85,12 +90,12 @@ class PostgresCapture implements Capture {
       unpublished: [],
       at: Date.now(),
     }
-    this.#announcement = announceStatus(bus, () => this.#status)
+    this.#announcement = announceStatus(bus, () => this.status())
     this.#finished = this.#run()
   }
 
   status(): CaptureStatus {
-    return this.#status
+    return { ...this.#status, ...(this.#durable && { confirmedLsn: formatLsn(this.#durable.lsn) }) }
   }
 
   async stop(): Promise<void> {
@@ -109,6 +114,8 @@ class PostgresCapture implements Capture {
       } catch (thrown) {
         if (this.#signal.aborted) break
         const error = refusalOf(thrown) ?? thrown
+        // Servers before 18 decode with the publications of that moment and fail for ever where one was missing.
+        if (sqlState(error) === '42704' && /publication/.test(shortReason(error))) this.#slotIsStuck = true
         failures = this.#wasRunning ? 1 : failures + 1
         if (error instanceof CaptureRefused) {
           pauseMs = this.#options.refusedRetryMs
@@ -154,7 +161,11 @@ class PostgresCapture implements Capture {
     try {
       await client.connect()
       const rights = await checkRights(client)
-      const publications = await this.#publish(client, rights)
+      // Before the bus is asked: it is while nobody can read the slot that the WAL piles up.
+      this.#noteRetained((await retainedBytes(client, slotName)) ?? 0)
+      if (this.#slotIsStuck) await dropSlot(client, slotName)
+      this.#slotIsStuck = false
+      const publications = await this.#publish(client, rights, () => dropSlot(client, slotName))
       let state = await this.#log.state()
       const slot = await ensureSlot(client, slotName, async (reason) => {
         if (state.last !== null && !state.isGap) await this.#gap(reason)
@@ -187,18 +198,21 @@ class PostgresCapture implements Capture {
   }): Promise<void> {
     const { connection, slotName, schemas, source } = this.#options
     const durable = new DurablePosition(slot.confirmedLsn)
+    this.#durable = durable
     const publisher = this.#log.publisher(state, originOf(slot), (stored) => durable.stored(stored))
     const reader = new ChangeReader({
       schemas,
       last: state.last,
       publisher,
-      maxBodyBytes: this.#log.maxBodyBytes,
+      maxBodyBytes: state.maxBodyBytes,
       subjects: {
         command: commandSubject(source),
         change: (schema, table, operation) => changeSubject(source, schema, table, operation),
       },
       encodersOf: (oids) => encoders.of(oids),
       onCommit: (endLsn, messages) => durable.commit(endLsn, messages),
+      // A new table's updates are published as soon as it is known, not a second later.
+      onRelation: () => this.#wake(),
       onOversized: (change) => this.#observe({ type: 'capture-oversized', source, ...change }),
     })
     const ending = new AbortController()
@@ -210,7 +224,6 @@ class PostgresCapture implements Capture {
       durableLsn: () => durable.lsn,
       onCaughtUp: (lsn) => {
         if (reader.idle && publisher.idle) durable.caughtUp(lsn)
-        this.#status = { ...this.#status, confirmedLsn: formatLsn(durable.lsn) }
       },
       onStart: () => {
         this.#wasRunning = true
@@ -234,9 +247,16 @@ class PostgresCapture implements Capture {
     { signal, checkMs }: { readonly signal: AbortSignal; readonly checkMs: number },
   ): Promise<void> {
     while (!signal.aborted) {
-      await delay(checkMs, undefined, { signal }).catch(() => undefined)
+      const woken = Promise.withResolvers<void>()
+      this.#wake = woken.resolve
+      const pause = new AbortController()
+      const paused = delay(checkMs, undefined, { signal: AbortSignal.any([signal, pause.signal]) })
+      await Promise.race([paused.catch(() => undefined), woken.promise])
+      pause.abort()
       if (signal.aborted) return
-      const names = await this.#publish(client, rights)
+      const names = await this.#publish(client, rights, () => {
+        throw new Error('A publication is gone')
+      })
       if (names.join() !== publications.join()) throw new Error('The publications changed')
       const retained = await retainedBytes(client, this.#options.slotName)
       if (retained === null) throw new Error('The replication slot is gone')
@@ -244,9 +264,13 @@ class PostgresCapture implements Capture {
     }
   }
 
-  async #publish(client: Client, rights: Rights): Promise<readonly string[]> {
+  async #publish(client: Client, rights: Rights, beforeCreating: () => Promise<void>): Promise<readonly string[]> {
     const { publicationName, schemas, source } = this.#options
-    const { names, unpublished } = await ensurePublications(client, rights, { publicationName, schemas })
+    const { names, unpublished } = await ensurePublications(client, rights, {
+      publicationName,
+      schemas,
+      beforeCreating,
+    })
     const key = JSON.stringify(unpublished)
     if (key !== this.#unpublishedKey) {
       this.#unpublishedKey = key
@@ -298,7 +322,7 @@ class PostgresCapture implements Capture {
 class DurablePosition {
   #lsn: bigint
   #stored = 0
-  readonly #commits: { readonly endLsn: bigint; readonly messages: number }[] = []
+  readonly #commits: { endLsn: bigint; readonly messages: number }[] = []
 
   constructor(lsn: bigint) {
     this.#lsn = lsn
@@ -309,7 +333,10 @@ class DurablePosition {
   }
 
   commit(endLsn: bigint, messages: number): void {
-    if (messages <= this.#stored && this.#commits.length === 0) this.#advance(endLsn)
+    const waiting = this.#commits.at(-1)
+    if (messages <= this.#stored && !waiting) this.#advance(endLsn)
+    // Any number of transactions that hold nothing for us can come while the bus makes us wait.
+    else if (waiting?.messages === messages) waiting.endLsn = endLsn
     else this.#commits.push({ endLsn, messages })
   }
 

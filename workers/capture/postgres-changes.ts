@@ -16,6 +16,8 @@ export interface ChangeReaderOptions {
   readonly encodersOf: (typeOids: readonly number[]) => Promise<readonly Encode[]>
   /** The transaction ended at `endLsn`; it is stored as soon as `messages` messages of the publisher are. */
   readonly onCommit: (endLsn: bigint, messages: number) => void
+  /** A table was described: it is new or has changed. */
+  readonly onRelation: () => void
   readonly onOversized: (change: {
     readonly schema: string
     readonly table: string
@@ -100,6 +102,7 @@ export class ChangeReader {
   async #learn(relation: Pgoutput.MessageRelation): Promise<void> {
     const encoders = await this.#options.encodersOf(relation.columns.map(({ typeOid }) => typeOid >>> 0))
     this.#writers.set(relation, new EventWriter(relation, encoders))
+    this.#options.onRelation()
   }
 
   #row(
@@ -168,7 +171,8 @@ export class ChangeReader {
     for (const column of writer.bulkiest(rows)) {
       omitted.push(column)
       const body = write(new Set(omitted))
-      if (Buffer.byteLength(body) > maxBodyBytes) continue
+      // Their names travel in a header.
+      if (Buffer.byteLength(body) + Buffer.byteLength(JSON.stringify(omitted)) > maxBodyBytes) continue
       onOversized({ schema: writer.schema, table: writer.table, omitted })
       return { body, omitted }
     }

@@ -86,6 +86,13 @@ export function refusalOf(error: unknown): CaptureRefused | null {
       { cause: error },
     )
   }
+  if (code === '42501' && /WAL ?sender|replication/i.test(text)) {
+    return new CaptureRefused(
+      'The user may not replicate',
+      ['ALTER ROLE CURRENT_USER REPLICATION; -- as a superuser, with the name of the user of the connection'],
+      { cause: error },
+    )
+  }
   if (code === '28000' && /pg_hba\.conf/.test(text)) {
     return new CaptureRefused(`The server refuses the replication connection: ${text}`, [], { cause: error })
   }

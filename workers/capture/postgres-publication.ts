@@ -5,6 +5,11 @@ import { CaptureRefused, type Rights } from './postgres-findings.ts'
 export interface PublicationOptions {
   readonly publicationName: string
   readonly schemas: readonly string[]
+  /**
+   * Called before a missing publication is made. What was written while there was none cannot be read: older servers refuse to go
+   * on there, newer ones leave it out without a word.
+   */
+  readonly beforeCreating: () => Promise<void>
 }
 
 export interface Publications {
@@ -16,8 +21,10 @@ export interface Publications {
 interface TableRow {
   readonly schema: string
   readonly table: string
-  /** Has what UPDATE and DELETE of a published table need: a replica identity. */
+  /** Has what UPDATE and DELETE of a published table need, in each partition: a replica identity. */
   readonly identified: boolean
+  /** REPLICA IDENTITY FULL does not go together with virtual generated columns. */
+  readonly virtual: boolean
   readonly owned: boolean
   readonly inRows: boolean
   readonly inInserts: boolean
@@ -26,11 +33,21 @@ interface TableRow {
 /** Marks the publications that are ours to change. */
 const mark = 'made by busbar'
 
+/**
+ * PostgreSQL looks at the partition that holds the row, and takes a primary key only when it is checked at once. Source:
+ * RelationGetIndexList, CheckCmdReplicaIdentity.
+ */
 const tablesSql = `
   select n.nspname as schema, c.relname as table, pg_has_role(current_user, c.relowner, 'usage') as owned,
-    c.relreplident = 'f' or exists (
-      select from pg_index i where i.indrelid = c.oid and i.indisvalid
-        and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident)) as identified,
+    not exists (
+      select from pg_class l
+      where (l.oid = c.oid and c.relkind = 'r'
+          or c.relkind = 'p' and l.relkind = 'r' and l.oid in (select relid from pg_partition_tree(c.oid)))
+        and not (l.relreplident = 'f' and not (${isVirtual('l')}) or exists (
+          select from pg_index i where i.indrelid = l.oid and i.indisvalid and i.indimmediate
+            and (l.relreplident = 'd' and i.indisprimary or l.relreplident = 'i' and i.indisreplident)))
+    ) as identified,
+    c.relreplident = 'f' and ${isVirtual('c')} as virtual,
     exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
       where r.prrelid = c.oid and p.pubname = $2) as "inRows",
     exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
@@ -38,6 +55,10 @@ const tablesSql = `
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where n.nspname = any($1) and c.relkind in ('r', 'p') and c.relpersistence = 'p' and not c.relispartition
   order by 1, 2`
+
+function isVirtual(table: string): string {
+  return `exists (select from pg_attribute a where a.attrelid = ${table}.oid and a.attgenerated = 'v')`
+}
 
 const publicationSql = `
   select p.pubname as name, obj_description(p.oid, 'pg_publication') = '${mark}' as ours
@@ -54,7 +75,7 @@ const publicationSql = `
 export async function ensurePublications(
   client: Client,
   rights: Rights,
-  { publicationName, schemas }: PublicationOptions,
+  { publicationName, schemas, beforeCreating }: PublicationOptions,
 ): Promise<Publications> {
   const insertsName = `${publicationName}_inserts`.slice(-63)
   const found = await client.query<{ readonly name: string; readonly ours: boolean | null }>(publicationSql, [
@@ -65,6 +86,7 @@ export async function ensurePublications(
     return { names: [publicationName], unpublished: await unpublishedIn(client, publicationName, schemas) }
   }
   const exists = (wanted: string) => found.rows.some(({ name }) => name === wanted)
+  if (!exists(publicationName) || !exists(insertsName)) await beforeCreating()
   if (!exists(publicationName))
     await createPublication(client, rights, publicationName, 'insert, update, delete, truncate')
   if (!exists(insertsName)) await createInserts(client, rights, insertsName, schemas)
@@ -94,33 +116,62 @@ async function place(client: Client, row: TableRow, placing: Placing): Promise<v
   const wanted: string[] = []
   if (row.inRows !== row.identified) wanted.push(alter(publicationName, row.identified ? 'ADD' : 'DROP'))
   if (!whole && row.inInserts === row.identified) wanted.push(alter(insertsName, row.identified ? 'DROP' : 'ADD'))
-  const failed = mayChange ? await tryAll(client, wanted) : wanted
-  const missing = failed.find((statement) => statement.includes(' ADD '))
+  // First into the one, then out of the other: no change may come in between.
+  wanted.sort((one, other) => Number(isAdding(other)) - Number(isAdding(one)))
+  const failed = mayChange ? await tryAll(client, wanted) : wanted.map((statement) => ({ statement, reason: notOwned }))
+  const missing = failed.find(({ statement }) => isAdding(statement))
+  const { schema, table: name } = row
   if (missing !== undefined && (row.identified || !whole)) {
-    const reason = `the user ${rights.user} does not own the table`
-    unpublished.push({
-      schema: row.schema,
-      table: row.table,
-      inserts: whole,
-      reason,
-      statement: `${missing}; -- as a superuser`,
-    })
+    const reason = missing.reason === notOwned ? `the user ${rights.user} does not own the table` : missing.reason
+    const statement = `${missing.statement}; -- as a superuser`
+    unpublished.push({ schema, table: name, inserts: whole, reason, statement })
   } else if (!row.identified) {
-    const reason = 'without a primary key only INSERT and TRUNCATE can be published'
-    const statement = `ALTER TABLE ${table} REPLICA IDENTITY FULL; -- or give it a primary key`
-    unpublished.push({ schema: row.schema, table: row.table, inserts: true, reason, statement })
+    unpublished.push({ schema, table: name, inserts: true, ...unidentified(row, table) })
   }
 }
 
-/** Answers the statements that failed: a table can be dropped at any moment, and the next round sees what is. */
-async function tryAll(client: Client, statements: readonly string[]): Promise<string[]> {
-  const failed: string[] = []
+const notOwned = 'not owned'
+
+function isAdding(statement: string): boolean {
+  return statement.includes(' ADD TABLE ')
+}
+
+function unidentified({ virtual }: TableRow, table: string): { readonly reason: string; readonly statement: string } {
+  if (virtual) {
+    return {
+      reason: 'with virtual generated columns and full replica identity only INSERT and TRUNCATE can be published',
+      statement: `ALTER TABLE ${table} REPLICA IDENTITY DEFAULT; -- it needs a primary key`,
+    }
+  }
+  return {
+    reason: 'without a primary key only INSERT and TRUNCATE can be published',
+    statement: `ALTER TABLE ${table} REPLICA IDENTITY FULL; -- or give it a primary key; each partition, when it has any`,
+  }
+}
+
+/** A table can be dropped or locked at any moment, and the next round sees what is; the connection must not wait behind a lock. */
+const passing: ReadonlySet<string | undefined> = new Set([
+  ...['42P01', '3F000', '42710', '42704'],
+  ...['55P03', '57014', '40P01'],
+])
+
+interface FailedStatement {
+  readonly statement: string
+  readonly reason: string
+}
+
+/** Answers the statements that the database refused for good. */
+async function tryAll(client: Client, statements: readonly string[]): Promise<FailedStatement[]> {
+  const failed: FailedStatement[] = []
+  if (statements.length === 0) return failed
+  await client.query(`set lock_timeout = '200ms'`)
   for (const statement of statements) {
-    await client.query(statement).catch((error: { readonly code?: string }) => {
-      const gone = error.code === '42P01' || error.code === '3F000' || error.code === '42710' || error.code === '42704'
-      if (!gone) failed.push(statement)
+    await client.query(statement).catch((error: { readonly code?: string; readonly message: string }) => {
+      if (!error.code) throw error
+      if (!passing.has(error.code)) failed.push({ statement, reason: error.message })
     })
   }
+  await client.query('set lock_timeout = 0')
   return failed
 }
 
@@ -135,8 +186,8 @@ async function createPublication(
   if (rights.version >= 180_000) options.push('publish_generated_columns = stored')
   const sql = `CREATE PUBLICATION ${escapeIdentifier(name)}${tables} WITH (${options.join(', ')})`
   try {
-    await client.query(sql)
-    await client.query(`COMMENT ON PUBLICATION ${escapeIdentifier(name)} IS '${mark}'`)
+    // One transaction: without the mark it would be taken for somebody else's, and stay empty.
+    await client.query(`${sql}; COMMENT ON PUBLICATION ${escapeIdentifier(name)} IS '${mark}'`)
   } catch (error) {
     const { code, message } = error as { readonly code?: string; readonly message: string }
     // Another capture of the same source was faster.

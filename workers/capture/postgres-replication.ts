@@ -65,6 +65,7 @@ export async function replicate(options: ReplicationOptions): Promise<void> {
     {
       ...options.connection,
       application_name: 'busbar-capture',
+      connectionTimeoutMillis: 10_000,
       options: `${options.connection.options ?? ''} ${sessionOptions}`.trim(),
       stream: () => socket,
     },

@@ -55,7 +55,7 @@ export async function ensureSlot(
     await client.query('select pg_drop_replication_slot($1)', [slotName])
   } else await beforeCreating('missing')
   // Waits for the transactions that are under way, however long they take.
-  await client.query(`set statement_timeout = 0`)
+  await client.query(`set statement_timeout = 0; set lock_timeout = 0`)
   await client.query(`select pg_create_logical_replication_slot($1, 'pgoutput')`, [slotName])
   const created = await findSlot(client, slotName)
   if (!created) throw new Error(`The replication slot ${slotName} went away while it was made`)
@@ -81,7 +81,23 @@ async function slotOf(client: Client, row: SlotRow): Promise<Slot> {
   }
 }
 
-/** pg_control_system() is for everybody by default; where it is not, the database's own number must do. */
+/**
+ * Drops the slot, when there is one that nobody reads: what it would send was decoded without a publication. The next one is made
+ * as after any loss.
+ *
+ * @throws {SlotBusy} while somebody else reads it.
+ */
+export async function dropSlot(client: Client, slotName: string): Promise<void> {
+  const row = await findSlot(client, slotName)
+  if (row?.plugin !== 'pgoutput' || row.database !== row.current) return
+  if (row.active) throw new SlotBusy(`The replication slot ${slotName} is read by another process`)
+  await client.query('select pg_drop_replication_slot($1)', [slotName])
+}
+
+/**
+ * pg_control_system() is for everybody by default; where it is not, the database's own number must do. Any other failure is one:
+ * a wrong identity would make the stream's positions those of another database.
+ */
 async function systemIdentity(client: Client): Promise<string> {
   const database = await client.query<{ oid: string }>(
     'select oid::text from pg_database where datname = current_database()',
@@ -89,6 +105,9 @@ async function systemIdentity(client: Client): Promise<string> {
   const system = await client
     .query<{ id: string }>('select system_identifier::text as id from pg_control_system()')
     .then(({ rows }) => rows[0]?.id ?? '')
-    .catch(() => '')
+    .catch((error: { readonly code?: string }) => {
+      if (error.code === '42501') return ''
+      throw error
+    })
   return `${system}/${database.rows[0]?.oid ?? ''}`
 }
