@@ -1,19 +1,31 @@
 import type { Field } from './filter.ts'
 import { isArray, isJson, isRange, isText } from './operators.ts'
 import { parameter, typeName } from './postgres-sql.ts'
-import type { Comparison, Filter } from './read-ast.ts'
+import type { Comparison, Filter, RelatedRows } from './read-ast.ts'
 
 /** A field as it stands in the statement. */
 export type FieldSql = (name: string) => Pick<Field, 'type'> & { readonly sql: string }
 
+/** A condition on related rows as it stands in the statement. */
+export type RelatedSql = (rows: RelatedRows) => string
+
+const unrelated: RelatedSql = ({ relation }) => {
+  throw new Error(`the relation ${relation} cannot be followed here`)
+}
+
 /** The condition, ready to stand behind `where`, `and` or `not`. */
-export function filterSql(filter: Filter, field: FieldSql): string {
+export function filterSql(filter: Filter, field: FieldSql, related: RelatedSql = unrelated): string {
   switch (filter.kind) {
     case 'and':
     case 'or':
-      return `(${filter.items.map((item) => filterSql(item, field)).join(` ${filter.kind} `)})`
+      if (filter.items.length === 0) return String(filter.kind === 'and')
+      return `(${filter.items.map((item) => filterSql(item, field, related)).join(` ${filter.kind} `)})`
     case 'not':
-      return `not ${filterSql(filter.item, field)}`
+      return `not ${filterSql(filter.item, field, related)}`
+    case 'some':
+    case 'none':
+    case 'every':
+      return related(filter)
     case 'compare':
       return `(${comparisonSql(filter, field(filter.column))})`
   }
@@ -136,7 +148,8 @@ function searchSql({ slots }: Comparison, sql: string, type: Field['type'], toQu
 export function isHeavy(filter: Filter | null, field: (name: string) => Field['type']): boolean {
   if (filter === null) return false
   if (filter.kind === 'not') return isHeavy(filter.item, field)
-  if (filter.kind !== 'compare') return filter.items.some((item) => isHeavy(item, field))
+  if (filter.kind === 'and' || filter.kind === 'or') return filter.items.some((item) => isHeavy(item, field))
+  if (filter.kind !== 'compare') return true
   const type = field(filter.column)
   return isRange(type) || isArray(type) || isJson(type) || scanning.has(filter.operator)
 }

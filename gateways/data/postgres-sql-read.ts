@@ -17,7 +17,7 @@ export function compileList(catalog: Catalog, { shape }: Pick<ListRequest, 'shap
   const table = tableOf(catalog, shape)
   const page =
     shape.select.kind === 'aggregate' ? groupsSql(table, shape, shape.select) : rowsSql(catalog, table, shape)
-  const text = shape.count ? countedSql(table, shape, page) : page
+  const text = shape.count ? countedSql(catalog, table, shape, page) : page
   const type = (name: string) => table.columnByName.get(name)!.type
   const heavy =
     shape.select.kind === 'aggregate' ||
@@ -71,7 +71,7 @@ function rowsSql(catalog: Catalog, table: Table, shape: ListShape): string {
   const page = aliases.next()
   const keysNeeded = shape.page.kind === 'cursor'
   const { inner, json, join } = projection(catalog, table, shape.select, aliases, { alias, page, keysNeeded })
-  const conditions = filterConditions(shape.filter, table, alias)
+  const conditions = filterConditions(shape.filter, table, alias, { catalog, aliases })
   if (shape.page.kind === 'cursor') conditions.push(...cursorConditions(shape.page, shape.order, table, alias))
   const order = shape.page.kind === 'cursor' && shape.page.backward ? reversed(shape.order) : shape.order
   const rows = `select ${inner} from ${tableName(table)} ${alias}${whereSql(conditions)}${cutSql(order, shape.page, alias)}`
@@ -115,10 +115,11 @@ function havingSql(table: Table, { having }: ListShape, aggregation: Aggregation
   return whereSql([filterSql(having, (name) => ({ type: fields.get(name)!.type, sql: `t1.${quoted(name)}` }))])
 }
 
-function countedSql(table: Table, shape: ListShape, page: string): string {
+function countedSql(catalog: Catalog, table: Table, shape: ListShape, page: string): string {
+  const scope = { catalog, aliases: new Aliases('c') }
   const all =
     shape.select.kind === 'aggregate'
       ? `(${aggregationSql(table, shape, shape.select)}) t1${havingSql(table, shape, shape.select)}`
-      : `${tableName(table)} t0${whereSql(filterConditions(shape.filter, table, 't0'))}`
+      : `${tableName(table)} t0${whereSql(filterConditions(shape.filter, table, 't0', scope))}`
   return `select p."json", p."keys", c."total" from (select count(*) as "total" from ${all}) c left join (${page}) p on true`
 }

@@ -2,14 +2,20 @@ import { type Catalog, type Relation, type Table, tableKey } from './catalog.ts'
 import { quoted, tableName } from './postgres-sql.ts'
 import { type FieldSql, filterSql } from './postgres-sql-filter.ts'
 import { orderSql } from './postgres-sql-order.ts'
-import type { Expansion, Filter, RowSelection } from './read-ast.ts'
+import { shapedSql, textLiteral } from './postgres-sql-shape.ts'
+import type { Expansion, Filter, LayoutItem, RelatedRows, RowSelection } from './read-ast.ts'
 
 /** Gives every table of a statement an alias of its own. Rows are always named `alias.*`: a bare alias would yield to a column of that name. */
 export class Aliases {
+  readonly #prefix: string
   #count = 0
 
+  constructor(prefix = 't') {
+    this.#prefix = prefix
+  }
+
   next(): string {
-    return `t${this.#count++}`
+    return `${this.#prefix}${this.#count++}`
   }
 }
 
@@ -22,8 +28,34 @@ export function whereSql(conditions: readonly string[]): string {
   return conditions.length === 0 ? '' : ` where ${conditions.join(' and ')}`
 }
 
-export function filterConditions(filter: Filter | null, table: Table, alias: string): string[] {
-  return filter === null ? [] : [filterSql(filter, fieldsOf(table, alias))]
+/** @param scope where the filter may follow relations */
+export function filterConditions(
+  filter: Filter | null,
+  table: Table,
+  alias: string,
+  scope?: { readonly catalog: Catalog; readonly aliases: Aliases },
+): string[] {
+  if (filter === null) return []
+  const related = scope && ((rows: RelatedRows) => relatedSql(rows, table, alias, scope))
+  return [filterSql(filter, fieldsOf(table, alias), related)]
+}
+
+function relatedSql(
+  { kind, relation: name, filter }: RelatedRows,
+  table: Table,
+  parent: string,
+  scope: { readonly catalog: Catalog; readonly aliases: Aliases },
+): string {
+  const relation = table.relationByName.get(name)!
+  const target = scope.catalog.tables.get(tableKey(relation.targetSchema, relation.targetTable))!
+  const alias = scope.aliases.next()
+  const conditions = filterConditions(filter, target, alias, scope)
+  // A row of which the filter does not say yes or no does not match either.
+  const wanted = kind === 'every' ? conditions.map((sql) => `(${sql}) is not true`) : conditions
+  if (kind === 'every' && wanted.length === 0) return 'true'
+  const link = linkCondition(relation, alias, parent, scope.aliases)
+  const exists = `exists (select from ${tableName(target)} ${alias}${whereSql([link, ...wanted])})`
+  return kind === 'some' ? exists : `not ${exists}`
 }
 
 export interface Projection {
@@ -47,7 +79,8 @@ export function projection(
   aliases: Aliases,
   { alias, page, keysNeeded }: { readonly alias: string; readonly page: string; readonly keysNeeded: boolean },
 ): Projection {
-  const { columns, expansions } = selection
+  const { columns, expansions, layout } = selection
+  if (layout !== undefined) return laidOut(catalog, table, selection, layout, aliases, { alias, page })
   if (expansions.length === 0) {
     if (columns === null) return { inner: `${alias}.*`, json: `row_to_json(${page}.*)`, join: '' }
     if (!keysNeeded) return { inner: columnList(columns, alias), json: `row_to_json(${page}.*)`, join: '' }
@@ -59,6 +92,36 @@ export function projection(
   )
   const row = aliases.next()
   const list = [columnsSql, ...expanded].filter((sql) => sql !== '').join(', ')
+  return { inner: `${alias}.*`, json: `row_to_json(${row}.*)`, join: ` cross join lateral (select ${list}) ${row}` }
+}
+
+function laidOut(
+  catalog: Catalog,
+  table: Table,
+  { expansions }: RowSelection,
+  layout: readonly LayoutItem[],
+  aliases: Aliases,
+  { alias, page }: { readonly alias: string; readonly page: string },
+): Projection {
+  const sqlOf = (item: LayoutItem): string => {
+    switch (item.kind) {
+      case 'column':
+        return shapedSql(
+          `${page}.${quoted(item.column)}`,
+          table.columnByName.get(item.column)!.type,
+          item.shaping,
+          aliases,
+        )
+      case 'constant':
+        return textLiteral(item.value)
+      case 'expansion': {
+        const expansion = expansions.find(({ property }) => property === item.property)!
+        return expansionSql(catalog, table, expansion, aliases, page)
+      }
+    }
+  }
+  const list = layout.map((item) => `${sqlOf(item)} as ${quoted(item.property)}`).join(', ')
+  const row = aliases.next()
   return { inner: `${alias}.*`, json: `row_to_json(${row}.*)`, join: ` cross join lateral (select ${list}) ${row}` }
 }
 
@@ -91,7 +154,7 @@ function expansionSql(catalog: Catalog, table: Table, expansion: Expansion, alia
   })
   const conditions = [
     linkCondition(relation, alias, parent, aliases),
-    ...filterConditions(expansion.filter, target, alias),
+    ...filterConditions(expansion.filter, target, alias, { catalog, aliases }),
   ]
   const rows = `select ${inner} from ${tableName(target)} ${alias}${whereSql(conditions)}`
   // What a foreign key points at is unique.

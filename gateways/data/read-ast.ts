@@ -8,7 +8,15 @@ import type { OperatorName } from './operators.ts'
 export type Filter =
   | { readonly kind: 'and' | 'or'; readonly items: readonly Filter[] }
   | { readonly kind: 'not'; readonly item: Filter }
+  | RelatedRows
   | Comparison
+
+/** What holds of the rows a relation leads to: of one at least, of none, of every one. A filter of null holds of every row. */
+export interface RelatedRows {
+  readonly kind: 'some' | 'none' | 'every'
+  readonly relation: string
+  readonly filter: Filter | null
+}
 
 export type Truth = 'null' | 'true' | 'false' | 'unknown'
 
@@ -33,7 +41,31 @@ export interface RowSelection {
   /** Null: every column. */
   readonly columns: readonly SelectedColumn[] | null
   readonly expansions: readonly Expansion[]
+  /** Every property in its order, for doors that shape each value (GraphQL); stands for `columns`, which is empty then. */
+  readonly layout?: readonly LayoutItem[]
 }
+
+export type LayoutItem =
+  | ShapedColumn
+  | { readonly kind: 'constant'; readonly property: string; readonly value: string }
+  /** The expansion of this property. */
+  | { readonly kind: 'expansion'; readonly property: string }
+
+export interface ShapedColumn {
+  readonly kind: 'column'
+  readonly property: string
+  readonly column: string
+  readonly shaping: Shaping
+}
+
+/**
+ * How a value becomes JSON: as PostgreSQL makes it; as text, so that JavaScript keeps its digits; an enum's labels under other
+ * names; an object of some attributes of a composite value. Arrays are shaped element by element.
+ */
+export type Shaping =
+  | { readonly kind: 'plain' | 'text' }
+  | { readonly kind: 'renamed'; readonly names: readonly (readonly [label: string, name: string])[] }
+  | { readonly kind: 'object'; readonly items: readonly (ShapedColumn | Extract<LayoutItem, { kind: 'constant' }>)[] }
 
 export type AggregateFunction = 'count' | 'sum' | 'avg' | 'min' | 'max'
 

@@ -85,7 +85,7 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
 
 /** Bytes that are not HTTP never reach a route; they still get the one error shape. */
 function refuseMalformedRequest(
-  error: Error & { readonly code?: string; readonly rawPacket?: Buffer },
+  error: Error & { readonly code?: string; readonly rawPacket?: unknown },
   socket: Socket,
 ): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
@@ -101,6 +101,7 @@ function refuseMalformedRequest(
     `Content-Type: ${jsonType}`,
     'Connection: close',
   ]
-  const bodiless = error.rawPacket?.subarray(0, 5).toString('latin1') === 'HEAD '
+  const { rawPacket } = error
+  const bodiless = Buffer.isBuffer(rawPacket) && rawPacket.subarray(0, 5).toString('latin1') === 'HEAD '
   socket.end(`${head.join('\r\n')}\r\n\r\n${bodiless ? '' : body}`)
 }

@@ -1,0 +1,48 @@
+import type { DatabaseType } from './catalog.ts'
+import { quoted } from './postgres-sql.ts'
+import type { Aliases } from './postgres-sql-select.ts'
+import type { Shaping } from './read-ast.ts'
+
+/** A value as the JSON function of the row around it shall see it. */
+export function shapedSql(sql: string, type: DatabaseType, shaping: Shaping, aliases: Aliases): string {
+  if (shaping.kind === 'plain') return sql
+  const { base } = type
+  if (base.kind !== 'array') return shapedElement(sql, base, shaping, aliases)
+  if (shaping.kind === 'text') return `${sql}::text[]`
+  const element = aliases.next()
+  const shaped = shapedElement(`${element}.v`, base.element!.base, shaping, aliases)
+  const aggregate = shaping.kind === 'object' ? 'json_agg' : 'array_agg'
+  // Over no elements both aggregates are NULL.
+  return `case when cardinality(${sql}) = 0 then ${aggregate === 'json_agg' ? `'[]'::json` : `'{}'::text[]`} else (select ${aggregate}(${shaped}) from unnest(${sql}) ${element}(v)) end`
+}
+
+function shapedElement(sql: string, type: DatabaseType, shaping: Shaping, aliases: Aliases): string {
+  switch (shaping.kind) {
+    case 'plain':
+      return sql
+    case 'text':
+      return `${sql}::text`
+    case 'renamed': {
+      const cases = shaping.names.map(([label, name]) => `when ${textLiteral(label)} then ${textLiteral(name)}`)
+      return `case ${sql}::text ${cases.join(' ')} else ${sql}::text end`
+    }
+    case 'object': {
+      const attributes = new Map(type.attributes.map((attribute) => [attribute.name, attribute.type]))
+      const list = shaping.items.map((item) => {
+        const value =
+          item.kind === 'constant'
+            ? textLiteral(item.value)
+            : shapedSql(`(${sql}).${quoted(item.column)}`, attributes.get(item.column)!, item.shaping, aliases)
+        return `${value} as ${quoted(item.property)}`
+      })
+      const row = aliases.next()
+      return `case when ${sql} is distinct from null then (select row_to_json(${row}.*) from (select ${list.join(', ')}) ${row}) end`
+    }
+  }
+}
+
+/** Names and labels of the catalog, which may hold anything. */
+export function textLiteral(text: string): string {
+  const escaped = text.replaceAll("'", "''")
+  return text.includes('\\') ? `e'${escaped.replaceAll('\\', '\\\\')}'::text` : `'${escaped}'::text`
+}
