@@ -71,8 +71,9 @@ export async function readStream(
   bus: NatsConnection,
   last: (message: Stored) => boolean,
   fromSequence = 1,
+  stream = streamName,
 ): Promise<Stored[]> {
-  const consumer = await jetstream(bus).consumers.get(streamName, {
+  const consumer = await jetstream(bus).consumers.get(stream, {
     deliver_policy: DeliverPolicy.StartSequence,
     opt_start_seq: fromSequence,
   })
