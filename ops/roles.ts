@@ -1,4 +1,5 @@
 import type { ClientConfig } from 'pg'
+import type { Bus } from '../bus/connect.ts'
 import type { AuthenticatorOptions } from '../gateways/http/auth.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
@@ -83,7 +84,8 @@ function servedDatabase(config: Config, title: string): ClientConfig {
 async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
   const { startRestGateway } = await import('../gateways/rest/server.ts')
   const connection = servedDatabase(config, 'The REST API')
-  return await startRestGateway({
+  const bus = config['app.nats.enabled'] ? await openBus(config, log, 'gateway:rest', 'changes') : undefined
+  const gateway = await startRestGateway({
     host: config['server.host'],
     port: gatewayPort(config, 'gateway.rest.port'),
     connection,
@@ -96,8 +98,27 @@ async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
     maxBodyBytes: config['app.max-body-size'],
     corsOrigins: config['app.cors-origins'] ?? ['*'],
     jwt: jwtOptions(config),
+    ...(bus === undefined ? {} : { changes: changesOptions(config, bus) }),
     onObservation: observe(log),
   })
+  return {
+    url: gateway.url,
+    async stop() {
+      await gateway.stop()
+      await bus?.close()
+    },
+  }
+}
+
+function changesOptions(config: Config, bus: Bus) {
+  return {
+    bus: bus.connection,
+    streamName: config['app.nats.stream-name'],
+    source: config['app.changes.source'],
+    heartbeatMs: config['app.changes.heartbeat'],
+    maxClients: config['app.changes.max-clients'],
+    maxUnsentBytes: config['app.changes.buffer-size'],
+  }
 }
 
 function jwtOptions(config: Config): AuthenticatorOptions {

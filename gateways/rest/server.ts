@@ -1,11 +1,14 @@
+import type { NatsConnection } from '@nats-io/nats-core'
 import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
 import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
+import { type ChangeHubObservation, createChangeHub } from '../data/changes-hub.ts'
 import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
 import { defaultReadLimits } from '../data/read-limits.ts'
 import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
+import { changeRoutes } from './changes.ts'
 import { describeRoutes } from './describe.ts'
 import { listHandler, rowHandler } from './read.ts'
 import { callHandler, readCallHandler } from './rpc.ts'
@@ -22,6 +25,7 @@ import {
 export type RestObservation =
   | DatabaseObservation
   | CatalogObservation
+  | ChangeHubObservation
   | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
 
 export interface RestGatewayOptions {
@@ -40,7 +44,20 @@ export interface RestGatewayOptions {
   readonly maxBodyBytes: number
   readonly corsOrigins: readonly string[]
   readonly jwt: AuthenticatorOptions
+  /** Change streams; absent: off. Writes then emit no commands. */
+  readonly changes?: RestChangesOptions
   readonly onObservation: (observation: RestObservation) => void
+}
+
+export interface RestChangesOptions {
+  readonly bus: NatsConnection
+  readonly streamName: string
+  /** Name of the database in the subjects of its changes. */
+  readonly source: string
+  readonly heartbeatMs?: number
+  readonly maxClients?: number
+  /** Unsent changes of one client before it is cut off. */
+  readonly maxUnsentBytes?: number
 }
 
 export interface RestGateway {
@@ -93,11 +110,19 @@ async function listen(
     database,
     authenticate: authenticator.authenticate,
     limits: { ...defaultReadLimits, defaultPageSize, maxPageSize, maxExpandDepth },
-    emitCommands: false,
+    emitCommands: options.changes !== undefined,
   }
   const refuseOthers = refuseOtherMethods(app)
   healthRoutes(app, database)
-  await describeRoutes(app, service, { jwt: authenticator.enabled, changes: false })
+  await describeRoutes(app, service, { jwt: authenticator.enabled, changes: options.changes !== undefined })
+  const hub =
+    options.changes === undefined
+      ? null
+      : await createChangeHub({ ...options.changes, onObservation: options.onObservation })
+  await changeRoutes(app, service, hub, {
+    corsOrigins: options.corsOrigins,
+    ...(options.changes?.heartbeatMs === undefined ? {} : { heartbeatMs: options.changes.heartbeatMs }),
+  })
   rowRoutes(app, service)
   refuseOthers()
   const close = async () => {
