@@ -27,11 +27,10 @@ export function checkAggregate(aggregate: AggregateFunction, column: Column, pla
   const { base } = column.type
   if (aggregate === 'count') return
   if (aggregate === 'min' || aggregate === 'max') {
-    if (hasOrder(base) && !withoutLeast.has(base.name) && !isRange(base)) return
-    return refuse(`${aggregate}() needs values that have a least and a greatest`, column, place)
-  }
-  if (summable.has(base.name) && !(aggregate === 'avg' && base.name === 'money')) return
-  refuse(`${aggregate}() needs a number or interval`, column, place)
+    if (!hasOrder(base) || withoutLeast.has(base.name) || isRange(base))
+      refuse(`${aggregate}() needs values that have a least and a greatest`, column, place)
+  } else if (!summable.has(base.name) || (aggregate === 'avg' && base.name === 'money'))
+    refuse(`${aggregate}() needs a number or interval`, column, place)
 }
 
 /** @throws {Rejected} `data/invalid-select` when the column's values cannot be told apart. */

@@ -29,7 +29,7 @@ const searches = ['a', 'ab', 'b', 'a b', '"a b"', 'x']
 const keys = ['a', 'b', 'a,b', '']
 
 /** Every operator that fits the column, with the operands it may have. */
-function conditionsOn(column: string): fc.Arbitrary<Condition> {
+function conditionsOn(column: string): readonly fc.Arbitrary<Condition>[] {
   const { pool, family } = columns[column]!
   const of = (operator: string, values: fc.Arbitrary<readonly string[]>): fc.Arbitrary<Condition> =>
     values.map((chosen) => ({ kind: 'condition', column, operator, values: chosen }))
@@ -64,10 +64,10 @@ function conditionsOn(column: string): fc.Arbitrary<Condition> {
     ],
     range: each(['cs', 'cd', 'ov', 'sl', 'sr', 'nxl', 'nxr', 'adj'], value),
   }
-  return fc.oneof(...any, ...(own[family] ?? []))
+  return [...any, ...(own[family] ?? [])]
 }
 
-const condition: fc.Arbitrary<Wanted> = fc.constantFrom(...names).chain(conditionsOn)
+const condition: fc.Arbitrary<Wanted> = fc.constantFrom(...names).chain((column) => fc.oneof(...conditionsOn(column)))
 const { wanted } = fc.letrec<{ wanted: Wanted }>((tie) => ({
   wanted: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },
@@ -126,12 +126,12 @@ async function agrees(filter: Wanted): Promise<void> {
 t.test('every operator on every type of column finds what SQL finds, and its negation the opposite', async (t) => {
   for (const column of names) {
     await t.test(column, async (t) => {
-      const samples = fc.sample(conditionsOn(column), { numRuns: 60, seed })
+      const samples = conditionsOn(column).flatMap((conditions) => fc.sample(conditions, { numRuns: 3, seed }))
       for (const sample of samples) {
         await agrees(sample)
         await agrees({ kind: 'not', item: sample })
       }
-      t.ok(new Set(samples.map(({ operator }) => operator)).size > 10, 'most operators were among them')
+      t.pass(`${samples.length} conditions agree`)
     })
   }
 })
