@@ -3,7 +3,16 @@ import { jetstreamManager } from '@nats-io/jetstream'
 import t from 'tap'
 import { capture, connectBus, connectDatabase, makeStream, streamName, until } from '../capture/support.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
-import { changeGateway, type Heard, type Listener, listen, listenSocket, refusal, request } from './changes-support.ts'
+import {
+  changeGateway,
+  type Heard,
+  type Listener,
+  listen,
+  listenSocket,
+  refusal,
+  request,
+  settle,
+} from './changes-support.ts'
 
 t.setTimeout(240_000)
 
@@ -11,7 +20,8 @@ const [postgres, nats] = await Promise.all([testPostgres(t), testNats(t)])
 const bus = await connectBus(t, nats.url)
 await makeStream(bus)
 const sql = await connectDatabase(t, postgres.url)
-await sql.query(`create table flood (id int primary key, body text); create table item (id int primary key, body text)`)
+await sql.query(`create table flood (id int primary key, body text); create table item (id int primary key, body text);
+  create table marker (id int generated always as identity primary key)`)
 const capturing = capture(t, postgres.url, bus)
 await until(() => capturing.status().state === 'running')
 
@@ -47,11 +57,12 @@ for (const [name, open] of [
     const cut: string[] = []
     const gateway = await changeGateway(t, postgres.url, bus, {
       hub: {
-        stallMs: 1_000,
+        stallMs: 3_000,
         onObservation: (observation) => observation.type === 'changes-cut-off' && cut.push(observation.reason),
       },
     })
     await sql.query('truncate flood')
+    await settle(gateway, sql)
     const sockets = new Set<Socket>()
     gateway.app.server.on('connection', (socket) => sockets.add(socket))
     let mostUnsent = 0
@@ -85,6 +96,7 @@ for (const [name, open] of [
 t.test('history that has expired is told of, and rows can take its place', async (t) => {
   const gateway = await changeGateway(t, postgres.url, bus)
   await sql.query('truncate item; insert into item (id) values (1)')
+  await settle(gateway, sql)
   const first = await listen(gateway, 'item/changes?resume=true')
   await sql.query('insert into item (id) values (2)')
   await first.until((heard) => heard.at(-1)?.data.data?.id === 2)
@@ -116,6 +128,7 @@ t.test('history that has expired is told of, and rows can take its place', async
 t.test('2,000 clients of server-sent events each get an event', async (t) => {
   const gateway = await changeGateway(t, postgres.url, bus)
   await sql.query('truncate item')
+  await settle(gateway, sql)
   const manager = await jetstreamManager(bus)
   const consumers = async () => (await manager.streams.info(streamName)).state.consumer_count
   const before = await consumers()
@@ -162,6 +175,7 @@ t.test('a gateway that stops says so', async (t) => {
 t.test('streams go on when the nats-server was killed and comes back', async (t) => {
   const gateway = await changeGateway(t, postgres.url, bus)
   await sql.query('truncate item')
+  await settle(gateway, sql)
   const listeners = [await listen(gateway, 'item/changes'), await listenSocket(gateway, 'item/changes?types=INSERT')]
   await sql.query('insert into item (id) values (1)')
   await Promise.all(listeners.map((listener) => listener.until(({ length }) => length === 1)))

@@ -174,3 +174,11 @@ export async function listenSocket(
     close: () => socket.terminate(),
   }
 }
+
+/** Waits until everything written so far has gone by all gateways of the test, so that no new listener hears of it. Needs a table `marker`. */
+export async function settle(gateway: ChangeGateway, sql: pg.Client): Promise<void> {
+  const listener = await listen(gateway, 'marker/changes')
+  const { rows } = await sql.query<{ id: number }>('insert into marker default values returning id')
+  await listener.until((heard) => heard.some(({ data }) => data.data.id === rows[0]!.id))
+  listener.close()
+}

@@ -2,7 +2,16 @@ import { SignJWT } from 'jose'
 import t from 'tap'
 import { capture, connectBus, connectDatabase, makeStream, until } from '../capture/support.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
-import { changeGateway, type Heard, type Listener, listen, listenSocket, refusal, secret } from './changes-support.ts'
+import {
+  changeGateway,
+  type Heard,
+  type Listener,
+  listen,
+  listenSocket,
+  refusal,
+  secret,
+  settle,
+} from './changes-support.ts'
 
 t.setTimeout(240_000)
 
@@ -20,6 +29,7 @@ await sql.query(`
   create policy own on secret_row for select to clerk using (owner = current_setting('request.jwt.claims')::json->>'sub');
   create table flood (id int primary key, body text);
   create table short (id int primary key);
+  create table marker (id int generated always as identity primary key);
   create view items as select * from item;
   grant select on item, whole, flood, short to reader; grant select on secret_row to clerk; grant select (id, name) on item to narrow;
 `)
@@ -56,7 +66,10 @@ for (const [name, open] of [
       t.teardown(() => listener.close())
       return listener
     }
-    t.beforeEach(async () => void (await sql.query('delete from item; delete from whole')))
+    t.beforeEach(async () => {
+      await sql.query('delete from item; delete from whole; truncate secret_row')
+      await settle(gateway, sql)
+    })
 
     t.test('carries an insert, an update and a delete as specified', async (t) => {
       const listener = await listening(t, 'item/changes')
@@ -191,7 +204,7 @@ for (const [name, open] of [
     })
 
     t.test('asks row level security for every row', async (t) => {
-      await sql.query("truncate secret_row; insert into secret_row values (1, 'eve', 'old')")
+      await sql.query("insert into secret_row values (1, 'eve', 'old')")
       const eve = await listening(t, 'secret_row/changes?snapshot=true', await bearer({ role: 'clerk', sub: 'eve' }))
       const bob = await listening(t, 'secret_row/changes', await bearer({ role: 'clerk', sub: 'bob' }))
       await eve.until((heard) => heard.some(({ event }) => event === 'ready'))
@@ -275,6 +288,7 @@ for (const [name, open] of [
 
 t.test('event ids take a browser up where it was', async (t) => {
   await sql.query('truncate item')
+  await settle(gateway, sql)
   const first = await listen(gateway, 'item/changes?resume=true')
   await first.until(({ length }) => length === 1)
   await sql.query('insert into item (id) values (1), (2), (3)')
