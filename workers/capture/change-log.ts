@@ -45,7 +45,8 @@ export class PublishConflict extends Error {
   override readonly name = 'PublishConflict'
 }
 
-const wrongLastSequence = 10_071
+/** The second comes while messages before ours are not stored yet. */
+const wrongLastSequence: ReadonlySet<number> = new Set([10_071, 10_164])
 const noMessageFound = 10_037
 const ackTimeoutMs = 10_000
 const windowMessages = 1_024
@@ -80,6 +81,7 @@ export class ChangeLog {
       origin: last?.header.get(changeHeader.origin) ?? '',
       isGap: last?.subject.endsWith('.gap') === true && last.subject.split('.').length === 3,
       lastSequence,
+      lastOwnSequence: last?.seq ?? 0,
       isShared: foreign !== null,
       maxBodyBytes: (config.max_msg_size > 0 ? Math.min(maxPayload, config.max_msg_size) : maxPayload) - headroomBytes,
     }
@@ -87,15 +89,18 @@ export class ChangeLog {
 
   /**
    * Adds to the stream from where it stands. Messages lie on it in the order of the calls and without holes, whatever fails: each
-   * states which sequence it follows.
+   * states which one of ours it follows, and that nothing came in between. Without the first, a stranger's message in the place of
+   * one of ours would let the next one pass; without the second, one of ours that comes late would.
    */
   publisher(state: LogState, origin: string, onStored: (count: number) => void): ChangePublisher {
     return new ChangePublisher(this.#client, {
       ...this.#options,
       origin,
       onStored,
-      // Beside the writers of other sources our next sequence cannot be foretold: one at a time keeps the order then.
-      ...(this.#shared ? { window: 1, follows: null } : { window: windowMessages, follows: state.lastSequence }),
+      // Beside the writers of other sources our next sequence cannot be foretold: one at a time then.
+      window: this.#shared ? 1 : windowMessages,
+      followsOwn: state.lastOwnSequence,
+      follows: this.#shared ? null : state.lastSequence,
     })
   }
 
@@ -123,6 +128,8 @@ export interface LogState {
   /** The last message is a gap marker. */
   readonly isGap: boolean
   readonly lastSequence: number
+  /** 0 when there is none. */
+  readonly lastOwnSequence: number
   /** The newest message is of another source. */
   readonly isShared: boolean
   /** What a message's body may have, its headers left out. */
@@ -131,28 +138,40 @@ export interface LogState {
 
 interface PublisherOptions extends ChangeLogOptions, Origin {
   readonly window: number
-  /** Sequence the next message follows; null: unknown. */
+  /** Sequence of the message of ours that the next one follows. */
+  readonly followsOwn: number
+  /** Sequence of the message that the next one follows; null: any. */
   readonly follows: number | null
   /** Called with the number of messages that are stored without a hole. */
   readonly onStored: (count: number) => void
+}
+
+interface Gathered {
+  readonly message: ChangeMessage
+  readonly body: Buffer
+  /** How many were given before it. */
+  readonly ordinal: number
 }
 
 export class ChangePublisher {
   readonly #client: JetStreamClient
   readonly #options: PublisherOptions
   readonly #failed = Promise.withResolvers<never>()
+  #followsOwn: number
   #follows: number | null
   #sent = 0
   #stored = 0
   #flyingBytes = 0
   /** Answers that came before those of earlier messages. */
   readonly #early = new Set<number>()
+  readonly #gathered: Gathered[] = []
   #room: PromiseWithResolvers<void> | null = null
   #broken = false
 
   constructor(client: JetStreamClient, options: PublisherOptions) {
     this.#client = client
     this.#options = options
+    this.#followsOwn = options.followsOwn
     this.#follows = options.follows
     this.#failed.promise.catch(() => undefined)
   }
@@ -174,27 +193,45 @@ export class ChangePublisher {
   /** Resolves when there is room for more; returns nothing when there is room already. */
   publish(message: ChangeMessage): Promise<void> | undefined {
     if (this.#broken) return this.#failed.promise
-    const { slotName, origin } = this.#options
     const body = Buffer.from(message.body)
-    const ordinal = this.#sent++
-    const lsn = formatLsn(message.position.lsn)
+    this.#sent += 1
     this.#flyingBytes += body.length
+    if (this.#gathered.length === 0) setImmediate(() => this.#sendGathered())
+    this.#gathered.push({ message, body, ordinal: this.#sent - 1 })
+    return this.#hasRoom() ? undefined : this.#waitForRoom()
+  }
+
+  /** What one piece of WAL brought goes out as one piece: a write to the socket for each message takes longer than all else. */
+  #sendGathered(): void {
+    for (const each of this.#gathered.splice(0)) if (!this.#broken) this.#send(each)
+  }
+
+  #send({ message, body, ordinal }: Gathered): void {
+    const { slotName, origin, subjects } = this.#options
+    const lsn = formatLsn(message.position.lsn)
     const publishing = this.#client.publish(message.subject, body, {
       msgID: `${slotName}/${lsn}/${message.position.index}`,
       headers: headersOf(message, lsn, origin),
       timeout: ackTimeoutMs,
-      ...(this.#follows === null ? {} : { expect: { lastSequence: this.#follows } }),
+      expect: {
+        lastSubjectSequence: this.#followsOwn,
+        lastSubjectSequenceSubject: subjects,
+        ...(this.#follows === null ? {} : { lastSequence: this.#follows }),
+      },
     })
-    if (this.#follows !== null) this.#follows += 1
+    if (this.#follows !== null) {
+      this.#follows += 1
+      this.#followsOwn = this.#follows
+    }
     publishing.then(
-      ({ duplicate }) => {
+      ({ duplicate, seq }) => {
         // It lies there already, so that those behind it follow another sequence than they state.
-        if (duplicate && this.#follows !== null) this.#fail(new PublishConflict('A message is on the stream already'))
-        else this.#store(ordinal, body.length)
+        if (duplicate) return this.#fail(new PublishConflict('A message is on the stream already'))
+        if (this.#follows === null) this.#followsOwn = seq
+        this.#store(ordinal, body.length)
       },
       (error: unknown) => this.#fail(asConflict(error)),
     )
-    return this.#hasRoom() ? undefined : this.#waitForRoom()
   }
 
   #hasRoom(): boolean {
@@ -203,8 +240,10 @@ export class ChangePublisher {
 
   async #waitForRoom(): Promise<void> {
     while (!this.#hasRoom()) {
+      if (this.#broken) return this.#failed.promise
+      // Not raced with `failed`: what is raced is remembered by the promise for as long as it is open.
       this.#room ??= Promise.withResolvers()
-      await Promise.race([this.#room.promise, this.#failed.promise])
+      await this.#room.promise
     }
   }
 
@@ -225,6 +264,7 @@ export class ChangePublisher {
   #fail(error: unknown): void {
     this.#broken = true
     this.#failed.reject(error)
+    this.#room?.reject(error)
   }
 }
 
@@ -255,6 +295,6 @@ function positionOf(head: MsgHdrs): Position | null {
 }
 
 function asConflict(error: unknown): unknown {
-  const conflict = error instanceof JetStreamApiError && error.code === wrongLastSequence
+  const conflict = error instanceof JetStreamApiError && wrongLastSequence.has(error.code)
   return conflict ? new PublishConflict('The stream has grown by other messages', { cause: error }) : error
 }
