@@ -81,6 +81,14 @@ function liveBytes(): number {
   return heapUsed + external
 }
 
+/** The server needs a moment to see that a reader is gone. */
+async function isDropped(database: Client, slot: string): Promise<boolean> {
+  return await database.query('select pg_drop_replication_slot($1)', [slot]).then(
+    () => true,
+    () => false,
+  )
+}
+
 function parsed(stored: readonly Stored[]): unknown[] {
   return stored.map(({ body }) => {
     const { type, table, data } = JSON.parse(body)
@@ -288,7 +296,7 @@ t.test('a slot that is gone is made anew behind a gap marker', async (t) => {
   await database.query('insert into item values (1)')
   t.equal((await changes()).length, 1)
   await first.stop()
-  await database.query(`select pg_drop_replication_slot('lost')`)
+  await until(() => isDropped(database, 'lost'))
   await database.query('insert into item values (2)')
   await running()
   await database.query('insert into item values (3)')
@@ -309,10 +317,7 @@ t.test('a slot that goes while it is read is made anew behind a gap marker', asy
   t.equal((await changes()).length, 1)
   await until(async () => {
     await database.query(`select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = 'torn'`)
-    return await database.query(`select pg_drop_replication_slot('torn')`).then(
-      () => true,
-      () => false,
-    )
+    return await isDropped(database, 'torn')
   })
   // The probe of `changes` may still be lost, so the slot must be there first.
   await until(async () => {
