@@ -4,6 +4,7 @@ import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type Catalog, type Table, tableKey } from '../data/catalog.ts'
 import type { ReadLimits } from '../data/read-limits.ts'
+import { isStale } from '../data/stale.ts'
 import type { CallContext, TransactionalDatabase } from '../data/statement.ts'
 import { hinted, perhaps, shown } from '../data/suggestion.ts'
 import type { Authenticate, Principal } from '../http/auth.ts'
@@ -66,9 +67,6 @@ function identity({ role, claims, anonymous }: Principal): Pick<CallContext, 'ro
   return { anonymous, ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
 }
 
-/** SQLSTATEs of a statement that was compiled for a schema which has changed since: such a statement had no effect. */
-const staleStates = new Set(['42P01', '42703', '42704', '42883', '42804', '0A000', '42P10', '42809', '42601'])
-
 /**
  * Does the work on the catalog as it is; when the database says that the catalog is out of date, once more on a fresh one. So a DDL
  * change fails no request, however soon after it the request comes.
@@ -81,16 +79,11 @@ export async function onCurrentCatalog<Result>(
   try {
     return await work(before)
   } catch (error) {
-    if (!(error instanceof Rejected) || !staleStates.has(sqlStateOf(error))) throw error
+    if (!isStale(error)) throw error
     const after = await service.catalog.reload()
     if (after.version === before.version) throw error
     return await work(after)
   }
-}
-
-function sqlStateOf({ details }: Rejected): string {
-  const state = typeof details === 'object' && details !== null && 'sqlstate' in details ? details.sqlstate : undefined
-  return typeof state === 'string' ? state : ''
 }
 
 const gone = new Error('The caller went away')

@@ -1,0 +1,139 @@
+import type { Catalog, Table } from './catalog.ts'
+import { type Compiled, quoted, tableName } from './postgres-sql.ts'
+import { tableOf } from './postgres-sql-read.ts'
+import { Aliases, filterConditions, whereSql } from './postgres-sql-select.ts'
+import { shapedSql, textLiteral } from './postgres-sql-shape.ts'
+import type { AggregateFunction, Filter, ShapedColumn } from './read-ast.ts'
+import { statement } from './statement.ts'
+
+/** Aggregates as nested objects, over all rows and by groups, in one statement. */
+export interface NumbersShape {
+  readonly kind: 'numbers'
+  readonly schema: string
+  readonly table: string
+  readonly filter: Filter | null
+  readonly items: readonly NumbersItem[]
+}
+
+type Constant = { readonly kind: 'constant'; readonly property: string; readonly value: string }
+
+export type NumbersItem =
+  | Constant
+  | { readonly kind: 'count'; readonly property: string }
+  | {
+      readonly kind: 'results'
+      readonly property: string
+      readonly function: Exclude<AggregateFunction, 'count'>
+      readonly columns: readonly (ShapedColumn | Constant)[]
+    }
+  /** Of a group: the values it has in common. */
+  | { readonly kind: 'key'; readonly property: string; readonly columns: readonly (ShapedColumn | Constant)[] }
+  | {
+      readonly kind: 'groups'
+      readonly property: string
+      readonly columns: readonly string[]
+      readonly limit: number
+      /** Slot. */
+      readonly offset: number | null
+      readonly items: readonly NumbersItem[]
+    }
+
+/** One row, its JSON in column 0. */
+export function compileNumbers(catalog: Catalog, shape: NumbersShape): Compiled {
+  const compiler = new NumbersCompiler(catalog, shape)
+  return { statement: statement(compiler.statement()), weight: 'heavy' }
+}
+
+/** What one level computes over its rows, each aggregate once. */
+interface Level {
+  readonly computed: Map<string, string>
+  readonly groupBy: readonly string[]
+}
+
+class NumbersCompiler {
+  readonly #catalog: Catalog
+  readonly #shape: NumbersShape
+  readonly #table: Table
+  readonly #aliases = new Aliases()
+
+  constructor(catalog: Catalog, shape: NumbersShape) {
+    this.#catalog = catalog
+    this.#shape = shape
+    this.#table = tableOf(catalog, shape)
+  }
+
+  statement(): string {
+    const row = this.#aliases.next()
+    return `select row_to_json(${row}.*)::text as "json" from (${this.#level(this.#shape.items, [], '')}) ${row}`
+  }
+
+  /** `select <items> from (select <aggregates> from <table> …)` */
+  #level(items: readonly NumbersItem[], groupBy: readonly string[], cut: string): string {
+    const level: Level = { computed: new Map(), groupBy }
+    const alias = this.#aliases.next()
+    const list = items.map((item) => `${this.#itemSql(item, level, alias)} as ${quoted(item.property)}`)
+    const rows = this.#aliases.next()
+    const keys = groupBy.map((column, index) => `${rows}.${quoted(column)} as k${index}`)
+    const computed = [...level.computed].map(([sql, name]) => `${sql.replaceAll('\u0000', rows)} as ${name}`)
+    const wanted = [...keys, ...computed]
+    const scope = { catalog: this.#catalog, aliases: this.#aliases }
+    const where = whereSql(filterConditions(this.#shape.filter, this.#table, rows, scope))
+    const by =
+      groupBy.length === 0
+        ? ''
+        : ` group by ${groupBy.map((_, index) => index + 1).join(', ')} order by ${groupBy.map((_, index) => index + 1).join(', ')}`
+    // A level of groups and constants alone computes nothing over its rows.
+    const from =
+      wanted.length === 0
+        ? ''
+        : ` from (select ${wanted.join(', ')} from ${tableName(this.#table)} ${rows}${where}${by}${cut}) ${alias}`
+    return `select ${list.join(', ')}${from}`
+  }
+
+  #itemSql(item: NumbersItem, level: Level, alias: string): string {
+    switch (item.kind) {
+      case 'constant':
+        return textLiteral(item.value)
+      case 'count':
+        return `${alias}.${this.#computed('count(*)', level)}`
+      case 'results':
+        return this.#object(item.columns, (column) => {
+          const sql = `${item.function}(\u0000.${quoted(column.column)})`
+          const value = `${alias}.${this.#computed(sql, level)}`
+          return shapedSql(value, this.#table.columnByName.get(column.column)!.type, column.shaping, this.#aliases)
+        })
+      case 'key':
+        return this.#object(item.columns, (column) => {
+          const index = level.groupBy.indexOf(column.column)
+          if (index < 0) return 'null::text'
+          return shapedSql(
+            `${alias}.k${index}`,
+            this.#table.columnByName.get(column.column)!.type,
+            column.shaping,
+            this.#aliases,
+          )
+        })
+      case 'groups': {
+        const offset = item.offset === null ? '' : ` offset $${item.offset}`
+        const row = this.#aliases.next()
+        return `(select coalesce(json_agg(row_to_json(${row}.*)), '[]') from (${this.#level(item.items, item.columns, ` limit ${item.limit}${offset}`)}) ${row})`
+      }
+    }
+  }
+
+  #object(columns: readonly (ShapedColumn | Constant)[], sqlOf: (column: ShapedColumn) => string): string {
+    const row = this.#aliases.next()
+    const list = columns.map(
+      (item) => `${item.kind === 'constant' ? textLiteral(item.value) : sqlOf(item)} as ${quoted(item.property)}`,
+    )
+    return `(select row_to_json(${row}.*) from (select ${list.join(', ')}) ${row})`
+  }
+
+  #computed(sql: string, { computed }: Level): string {
+    const known = computed.get(sql)
+    if (known !== undefined) return known
+    const name = `a${computed.size}`
+    computed.set(sql, name)
+    return name
+  }
+}

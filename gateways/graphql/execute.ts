@@ -1,0 +1,222 @@
+import {
+  type ExecutionResult,
+  execute as executeGraphql,
+  type FieldNode,
+  GraphQLError,
+  type GraphQLFormattedError,
+  type GraphQLObjectType,
+  getOperationAST,
+  getVariableValues,
+  Kind,
+  type OperationDefinitionNode,
+  OperationTypeNode,
+} from 'graphql'
+import type { CommandMessage } from '../../schemas/data/change.ts'
+import type { Compiled } from '../data/postgres-sql.ts'
+import { shapeOf } from '../data/read-request.ts'
+import { isStale } from '../data/stale.ts'
+import type { CallContext, RawResult, Run } from '../data/statement.ts'
+import type { ReadDocument } from './document.ts'
+import { fieldError } from './errors.ts'
+import { planRoot, type RootPlan } from './plan-root.ts'
+import type { OperationScope } from './plan-scope.ts'
+import { collectFields } from './plan-select.ts'
+import type { SchemaState, SchemaWatch } from './schema-watch.ts'
+
+/** An operation that can be executed: parsed, validated, its variables still as they were sent. */
+export interface Operation {
+  readonly state: SchemaState
+  readonly document: Extract<ReadDocument, { errors: null }>
+  readonly node: OperationDefinitionNode
+  readonly variables: Readonly<Record<string, unknown>>
+}
+
+export interface ExecutionContext {
+  readonly watch: SchemaWatch
+  readonly run: Run
+  /** Of the caller, without what belongs to a single statement. */
+  readonly caller: Pick<CallContext, 'role' | 'claims' | 'anonymous'>
+  readonly requestId: string
+  /** Null: writes emit none. */
+  readonly command: Omit<CommandMessage, 'operation'> | null
+  readonly signal?: AbortSignal
+  readonly onFault: (error: unknown) => void
+}
+
+/** @returns the operation, or the errors of a request that cannot begin */
+export function readOperation(
+  state: SchemaState,
+  read: ReadDocument,
+  operationName: string | null | undefined,
+  variables: Readonly<Record<string, unknown>>,
+): Operation | { readonly errors: readonly GraphQLError[] } {
+  if (read.errors !== null) return { errors: read.errors }
+  const node = getOperationAST(read.document, operationName)
+  if (node) return { state, document: read, node, variables }
+  const text = operationName
+    ? `There is no operation ${JSON.stringify(operationName.slice(0, 100))}`
+    : 'operationName must choose one of several operations'
+  return { errors: [new GraphQLError(text, { extensions: { code: 'http/bad-request' } })] }
+}
+
+/** The whole response body: `{"data": …}`, with `errors` where fields failed. */
+export async function executeToBytes(operation: Operation, context: ExecutionContext): Promise<Buffer> {
+  const coerced = scopeOf(operation)
+  if ('errors' in coerced) return Buffer.from(JSON.stringify({ errors: coerced.errors }))
+  const writes = operation.node.operation === OperationTypeNode.MUTATION
+  const root = writes ? operation.state.schema.getMutationType()! : operation.state.schema.getQueryType()!
+  const fields = [...collectFields(root, [operation.node.selectionSet], coerced)]
+  const results: Field[] = []
+  if (writes)
+    for (const [name, nodes] of fields) results.push(await field(root, name, nodes, coerced, operation, context))
+  else
+    results.push(
+      ...(await Promise.all(fields.map(([name, nodes]) => field(root, name, nodes, coerced, operation, context)))),
+    )
+  return bodyOf(results)
+}
+
+interface Field {
+  readonly name: string
+  readonly json: Buffer | null
+  readonly error: GraphQLFormattedError | null
+}
+
+function bodyOf(results: readonly Field[]): Buffer {
+  const pieces: Buffer[] = []
+  const errors = results.flatMap(({ error }) => error ?? [])
+  let head = errors.length === 0 ? '{"data":{' : `{"errors":${JSON.stringify(errors)},"data":{`
+  for (const { name, json } of results) {
+    pieces.push(Buffer.from(`${head}${JSON.stringify(name)}:`), json ?? jsonNull)
+    head = ','
+  }
+  if (results.length === 0) pieces.push(Buffer.from(head))
+  pieces.push(Buffer.from('}}'))
+  return Buffer.concat(pieces)
+}
+
+const jsonNull = Buffer.from('null')
+
+/** The variables, coerced by the schema. */
+export function scopeOf({
+  state,
+  document,
+  node,
+  variables,
+}: Operation): OperationScope | { readonly errors: readonly GraphQLFormattedError[] } {
+  const coerced = getVariableValues(state.schema, node.variableDefinitions ?? [], variables, { maxErrors: 20 })
+  if (coerced.errors)
+    return { errors: coerced.errors.map((error) => ({ ...error.toJSON(), extensions: { code: 'BAD_USER_INPUT' } })) }
+  return {
+    catalog: state.catalog,
+    schema: state.schema,
+    naming: state.naming,
+    fragments: document.fragments,
+    variables: coerced.coerced,
+    rawVariables: variables,
+    limits: state.limits,
+  }
+}
+
+async function field(
+  root: GraphQLObjectType,
+  name: string,
+  nodes: readonly FieldNode[],
+  scope: OperationScope,
+  operation: Operation,
+  context: ExecutionContext,
+): Promise<Field> {
+  const own = nodes[0]!.name.value
+  if (own === '__typename') return { name, json: Buffer.from(JSON.stringify(root.name)), error: null }
+  try {
+    if (own.startsWith('__')) return { name, json: await introspect(name, nodes, operation), error: null }
+    return { name, json: await runField(root, nodes, scope, operation, context), error: null }
+  } catch (error) {
+    const { formatted, fault } = fieldError(error, [name], context.requestId)
+    if (fault) context.onFault(error)
+    const start = nodes[0]!.loc?.startToken
+    const locations = start === undefined ? {} : { locations: [{ line: start.line, column: start.column }] }
+    return { name, json: null, error: { ...formatted, ...locations } }
+  }
+}
+
+async function runField(
+  root: GraphQLObjectType,
+  nodes: readonly FieldNode[],
+  scope: OperationScope,
+  operation: Operation,
+  context: ExecutionContext,
+): Promise<Buffer> {
+  const { state } = operation
+  const plan = planRoot(root, nodes, scope)
+  try {
+    return plan.reply(await runPlan(plan, state, context))
+  } catch (error) {
+    if (!isStale(error)) throw error
+    // The statement was compiled for a schema that has changed since, and had no effect.
+    const fresh = await context.watch.reload()
+    if (fresh === state) throw error
+    const again = freshRoot(fresh, operation)
+    if (again === null) throw error
+    const anew = planRoot(again.root, nodes, again.scope)
+    return anew.reply(await runPlan(anew, fresh, context))
+  }
+}
+
+/** The operation on another schema; null when it does not fit any more. */
+function freshRoot(
+  state: SchemaState,
+  operation: Operation,
+): { readonly root: GraphQLObjectType; readonly scope: OperationScope } | null {
+  const document = state.documents.check(operation.document.document)
+  if (document.errors !== null) return null
+  const scope = scopeOf({ ...operation, state, document })
+  const root = state.schema.getRootType(operation.node.operation)
+  return 'errors' in scope || !root ? null : { root, scope }
+}
+
+async function runPlan(plan: RootPlan, state: SchemaState, context: ExecutionContext): Promise<RawResult> {
+  const key = shapeOf(plan)
+  let compiled: Compiled | undefined = state.compiled.get(key)
+  if (!compiled) {
+    compiled = plan.compile(state.catalog)
+    state.compiled.set(key, compiled)
+  }
+  const { weight, statement } = compiled
+  return await context.run(statement, plan.parameters, {
+    ...context.caller,
+    weight,
+    ...(plan.writes ? writing(plan, context) : reading(context)),
+  })
+}
+
+function reading({ signal }: ExecutionContext): Pick<CallContext, 'readOnly' | 'signal'> {
+  return { readOnly: true, ...(signal === undefined ? {} : { signal }) }
+}
+
+function writing({ table, shape }: RootPlan, { command }: ExecutionContext): Pick<CallContext, 'readOnly' | 'command'> {
+  if (command === null) return { readOnly: false }
+  const operation = `graphql.${shape.kind} ${table.schema}.${table.name}`
+  return { readOnly: false, command: JSON.stringify({ ...command, operation }) }
+}
+
+/** `__schema` and `__type` are graphql-js' own. */
+async function introspect(
+  name: string,
+  nodes: readonly FieldNode[],
+  { state, document, node, variables }: Operation,
+): Promise<Buffer> {
+  const definitions = document.document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)
+  const only: OperationDefinitionNode = {
+    ...node,
+    operation: OperationTypeNode.QUERY,
+    selectionSet: { kind: Kind.SELECTION_SET, selections: nodes },
+  }
+  const result: ExecutionResult = await executeGraphql({
+    schema: state.schema,
+    document: { kind: Kind.DOCUMENT, definitions: [only, ...definitions] },
+    variableValues: variables,
+  })
+  if (result.errors?.[0]) throw result.errors[0]
+  return Buffer.from(JSON.stringify(result.data?.[name] ?? null))
+}

@@ -1,0 +1,103 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { OperationTypeNode } from 'graphql'
+import type { CommandMessage } from '../../schemas/data/change.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import type { Database } from '../data/statement.ts'
+import type { Authenticate, Principal } from '../http/auth.ts'
+import { fieldError } from './errors.ts'
+import { type ExecutionContext, executeToBytes, readOperation } from './execute.ts'
+import { readParameters } from './request.ts'
+import type { SchemaWatch } from './schema-watch.ts'
+
+export interface GraphqlService {
+  readonly watch: SchemaWatch
+  readonly database: Database
+  readonly authenticate: Authenticate
+  /** Whether writes put their command into the write-ahead log. */
+  readonly emitCommands: boolean
+  readonly onFault: (fault: { readonly requestId: string; readonly route: string; readonly error: unknown }) => void
+}
+
+const jsonType = 'application/json; charset=utf-8'
+const graphqlType = 'application/graphql-response+json; charset=utf-8'
+
+/** A query or mutation sent as JSON and answered as JSON: the bytes of the answer come from PostgreSQL. */
+export async function postOperation(
+  service: GraphqlService,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const modern = /application\/graphql-response\+json/i.test(request.headers.accept ?? '')
+  const type = modern ? graphqlType : jsonType
+  const refuse = (status: number, errors: readonly unknown[]) =>
+    reply
+      .code(modern || status === 401 ? status : legacyStatus(status))
+      .type(type)
+      .send(JSON.stringify({ errors }))
+  let principal: Principal
+  let parameters: ReturnType<typeof readParameters>
+  try {
+    principal = await service.authenticate(request.headers)
+    parameters = readParameters(contentOf(request.body))
+    if (parameters.query === null)
+      throw new Rejected('http/bad-request', 'query is missing', { details: { field: 'query' } })
+  } catch (error) {
+    const { formatted } = fieldError(error, [], request.id)
+    const { path: _, ...rest } = formatted
+    const { status } = formatted.extensions as { readonly status: number }
+    return reply
+      .code(status)
+      .type(type)
+      .send(JSON.stringify({ errors: [rest] }))
+  }
+  const state = service.watch.current()
+  const operation = readOperation(
+    state,
+    state.documents.read(parameters.query!),
+    parameters.operationName,
+    parameters.variables,
+  )
+  if ('errors' in operation) return refuse(400, operation.errors)
+  if (operation.node.operation === OperationTypeNode.SUBSCRIPTION) {
+    return refuse(400, [
+      {
+        message: 'Subscriptions are streams: accept text/event-stream, or connect by WebSocket',
+        extensions: { code: 'http/bad-request' },
+      },
+    ])
+  }
+  const body = await executeToBytes(operation, contextOf(service, principal, request))
+  return reply.type(type).send(body)
+}
+
+/** In the older media type a well-formed request is answered with 200, whatever became of it. */
+function legacyStatus(status: number): number {
+  return status === 400 ? 200 : status
+}
+
+function contentOf(body: unknown): unknown {
+  try {
+    return JSON.parse(Buffer.isBuffer(body) ? body.toString('utf8') : '')
+  } catch (cause) {
+    throw new Rejected('http/bad-request', 'The body is not JSON', { details: { field: 'body' }, cause })
+  }
+}
+
+export function contextOf(service: GraphqlService, principal: Principal, request: FastifyRequest): ExecutionContext {
+  const { role, claims, anonymous, actor } = principal
+  const caller = { anonymous, ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
+  return {
+    watch: service.watch,
+    run: service.database.run,
+    caller,
+    requestId: request.id,
+    command: service.emitCommands ? commandOf(actor, request) : null,
+    onFault: (error) => service.onFault({ requestId: request.id, route: 'POST /graphql', error }),
+  }
+}
+
+function commandOf(actor: string, request: FastifyRequest): Omit<CommandMessage, 'operation'> {
+  const trace = request.headers.traceparent
+  const traced = typeof trace === 'string' && /^[0-9a-f-]{55}$/.test(trace) ? { trace } : {}
+  return { commandId: request.id, actor, ...traced }
+}

@@ -1,0 +1,111 @@
+import pg from 'pg'
+import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
+import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
+import { defaultReadLimits } from '../data/read-limits.ts'
+import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
+import { refuseOtherMethods } from '../http/methods.ts'
+import { createHttpServer } from '../http/server.ts'
+import { type DocumentLimits, defaultDocumentLimits } from './document.ts'
+import { type GraphqlService, postOperation } from './handler.ts'
+import type { NamingStyle } from './naming.ts'
+import { SchemaWatch } from './schema-watch.ts'
+
+export type GraphqlObservation =
+  | DatabaseObservation
+  | CatalogObservation
+  | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
+
+export interface GraphqlGatewayOptions {
+  readonly host: string
+  /** 0 takes a free one. */
+  readonly port: number
+  readonly connection: pg.ClientConfig
+  /** Default 10. */
+  readonly poolSize?: number
+  readonly statementTimeoutMs?: number
+  readonly schemas: readonly string[]
+  readonly naming: NamingStyle
+  readonly defaultPageSize: number
+  readonly maxPageSize: number
+  readonly maxBodyBytes: number
+  readonly corsOrigins: readonly string[]
+  readonly jwt: AuthenticatorOptions
+  readonly documentLimits?: Partial<DocumentLimits>
+  /** Whether writes put their command into the write-ahead log, where change capture finds it. */
+  readonly emitCommands: boolean
+  readonly onObservation: (observation: GraphqlObservation) => void
+}
+
+export interface GraphqlGateway {
+  readonly url: string
+  stop(): Promise<void>
+}
+
+/**
+ * The GraphQL data API on one PostgreSQL: connects, reads the catalog, listens.
+ * @throws what connecting or listening throws, untranslated, so that the operator can be told in one line.
+ */
+export async function startGraphqlGateway(options: GraphqlGatewayOptions): Promise<GraphqlGateway> {
+  const { onObservation } = options
+  const connect = async () => {
+    const client = new pg.Client({ ...options.connection, application_name: 'busbar catalog' })
+    await client.connect()
+    return client
+  }
+  const catalog = await watchCatalog({ connect, schemas: options.schemas, onObservation })
+  try {
+    const database = await openDatabase({
+      connection: options.connection,
+      ...(options.poolSize === undefined ? {} : { poolSize: options.poolSize }),
+      ...(options.statementTimeoutMs === undefined ? {} : { statementTimeoutMs: options.statementTimeoutMs }),
+      applicationName: 'busbar graphql',
+      onObservation,
+    })
+    return await listen(options, catalog, database)
+  } catch (error) {
+    await catalog.stop()
+    throw error
+  }
+}
+
+async function listen(
+  options: GraphqlGatewayOptions,
+  catalog: CatalogWatch,
+  database: PostgresDatabase,
+): Promise<GraphqlGateway> {
+  const onFault: GraphqlService['onFault'] = (fault) => options.onObservation({ type: 'request-fault', ...fault })
+  const { maxBodyBytes, corsOrigins, defaultPageSize, maxPageSize } = options
+  const app = await createHttpServer({ maxBodyBytes, corsOrigins, onFault })
+  const service: GraphqlService = {
+    watch: new SchemaWatch({
+      catalog,
+      naming: options.naming,
+      changes: false,
+      limits: { ...defaultReadLimits, defaultPageSize, maxPageSize },
+      documentLimits: { ...defaultDocumentLimits, ...options.documentLimits },
+    }),
+    database,
+    authenticate: createAuthenticator(options.jwt).authenticate,
+    emitCommands: options.emitCommands,
+    onFault,
+  }
+  const refuseOthers = refuseOtherMethods(app)
+  app.get('/healthz', async () => ({ status: 'ok' }))
+  app.get('/readyz', async () => {
+    await database.ping()
+    return { status: 'ready' }
+  })
+  app.post('/graphql', (request, reply) => postOperation(service, request, reply))
+  refuseOthers()
+  const stop = async () => {
+    await app.close()
+    await Promise.all([catalog.stop(), database.close()])
+  }
+  try {
+    const url = await app.listen({ host: options.host, port: options.port })
+    return { url, stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
