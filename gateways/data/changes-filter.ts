@@ -53,7 +53,7 @@ const ordering: ReadonlySet<OperatorName> = new Set(['gt', 'gte', 'lt', 'lte'])
 const textual: ReadonlySet<OperatorName> = new Set(['like', 'ilike', 'startswith', 'endswith', 'contains'])
 
 /** The operators streams know, by what a column must be able to do. */
-export const changeOperators: readonly OperatorName[] = [...equality, ...ordering, ...textual, 'is', 'isnotnull']
+const changeOperators: readonly OperatorName[] = [...equality, ...ordering, ...textual, 'is', 'isnotnull']
 
 interface OperandSql {
   readonly slot: number
