@@ -77,7 +77,7 @@ t.test('the examples of the page answer what it says', async (t) => {
 
 t.test('the curl lines of the pages answer', async (t) => {
   const front = readFileSync(resolve(import.meta.dirname, '../../README.md'), 'utf8')
-  const urls = [...`${page}\n${front}`.matchAll(/curl [^']*'http:\/\/127\.0\.0\.1:20000([^']*)'/g)].map(
+  const urls = [...`${page}\n${front}`.matchAll(/curl (?:-g )?'http:\/\/127\.0\.0\.1:20000([^']*)'/g)].map(
     ([, path = '']) => path,
   )
   t.ok(urls.length >= 2)
