@@ -84,6 +84,7 @@ class Loop {
   readonly #open = new Set<ConsumerMessages>()
   /** Messages that are asked for and have not come. */
   #asked = 0
+  #closing = false
   #failure: { readonly error: unknown } | null = null
   #wake = Promise.withResolvers<void>()
 
@@ -101,6 +102,7 @@ class Loop {
     onReady()
     onObservation?.({ type: 'consumer-ready', consumer: name })
     this.#failure = null
+    this.#closing = false
     const end = () => this.#wake.resolve()
     this.#stop.now.addEventListener('abort', end)
     const status = this.#bus.connection.status()
@@ -115,6 +117,7 @@ class Loop {
     } finally {
       this.#stop.now.removeEventListener('abort', end)
       ;(status as { stop?: () => void }).stop?.()
+      this.#closing = true
       await Promise.all([...this.#open].map((messages) => messages.close()))
       await Promise.all(this.#fetches)
     }
@@ -138,6 +141,8 @@ class Loop {
     try {
       messages = await consumer.fetch({ max_messages: count, expires: fetchMs })
       this.#open.add(messages)
+      // It was opened while the others were being closed. Not awaited: it is closed once the loop below has seen its end.
+      if (this.#closing) void messages.close()
       for await (const message of messages) {
         left--
         this.#asked--

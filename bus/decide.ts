@@ -38,8 +38,8 @@ export async function decide<State, F extends Fact>(
   const { stream, subject, aggregate, retries = 10, decide: ask, ...told } = decision
   const id = told.id ?? newId()
   for (let retry = 0; ; retry++) {
-    const before = await load(bus, aggregate, { stream, subject })
-    if (before.id === id) return { ...before, facts: [] }
+    const { id: lastId, ...before } = await load(bus, aggregate, { stream, subject })
+    if (lastId === id) return { ...before, facts: [] }
     const facts = ask(before.state)
     if (facts.length === 0) return { ...before, facts }
     const state = facts.reduce((folded, fact) => aggregate.evolve(folded, fact), before.state)
