@@ -118,6 +118,8 @@ function changesOptions(config: Config, bus: Bus) {
     heartbeatMs: config['app.changes.heartbeat'],
     maxClients: config['app.changes.max-clients'],
     maxUnsentBytes: config['app.changes.buffer-size'],
+    stallMs: config['app.changes.stall-timeout'],
+    maxSnapshotRows: config['app.changes.max-snapshot-rows'],
   }
 }
 

@@ -113,9 +113,16 @@ export const configKeys = {
   'app.changes.buffer-size': key(
     count(1_073_741_824, 1024),
     1_048_576,
-    'Unsent changes kept for one slow client before it is cut off',
+    'Unsent changes kept for one slow client; one that is behind is served from the stream, at its own pace',
     { unit: 'bytes' },
   ),
+  'app.changes.stall-timeout': key(
+    milliseconds(100, 600_000),
+    10_000,
+    'How long a client with a full buffer may take nothing before it is cut off',
+    { unit: 'ms' },
+  ),
+  'app.changes.max-snapshot-rows': key(count(1_000_000), 10_000, 'Most rows a stream begins with (`snapshot=true`)'),
   'app.changes.retention-age': key(milliseconds(60_000, 3650 * day), 7 * day, 'How long changes stay on the stream', {
     unit: 'ms',
   }),

@@ -56,8 +56,11 @@ export interface RestChangesOptions {
   readonly source: string
   readonly heartbeatMs?: number
   readonly maxClients?: number
-  /** Unsent changes of one client before it is cut off. */
+  /** Unsent changes kept for one client. */
   readonly maxUnsentBytes?: number
+  /** How long a client with so many may take nothing. */
+  readonly stallMs?: number
+  readonly maxSnapshotRows?: number
 }
 
 export interface RestGateway {
@@ -122,6 +125,7 @@ async function listen(
   await changeRoutes(app, service, hub, {
     corsOrigins: options.corsOrigins,
     ...(options.changes?.heartbeatMs === undefined ? {} : { heartbeatMs: options.changes.heartbeatMs }),
+    ...(options.changes?.maxSnapshotRows === undefined ? {} : { maxSnapshotRows: options.changes.maxSnapshotRows }),
   })
   rowRoutes(app, service)
   refuseOthers()
