@@ -2,10 +2,13 @@ import { performance } from 'node:perf_hooks'
 import { type Call, newAttempt, type Outcome, type PostgresConnection, resultOf } from './postgres-connection.ts'
 import { outcomeUnknown, tooLargeInTransaction, translate } from './postgres-failures.ts'
 import type { CallContext, Parameter, RawResult, Statement } from './statement.ts'
+import type { Weight } from './statement-costs.ts'
 
 /** What waits for a connection. */
 export interface Waiting {
   readonly use: 'shared' | 'statement' | 'transaction'
+  /** On a shared connection: rather an idle one than the company of others. */
+  readonly spread: boolean
   readonly since: number
   /** It no longer waits: its caller went away. */
   readonly settled: boolean
@@ -23,6 +26,7 @@ export class PooledCall implements Call, Waiting {
   readonly parameters: readonly Parameter[]
   readonly context: CallContext
   readonly use: 'shared' | 'statement'
+  readonly spread: boolean
   readonly #signal: AbortSignal | undefined
   readonly #settle: (call: PooledCall, outcome: Outcome) => void
   readonly #resolve: (result: RawResult) => void
@@ -33,7 +37,7 @@ export class PooledCall implements Call, Waiting {
     of: Statement,
     parameters: readonly Parameter[],
     context: CallContext,
-    use: 'shared' | 'statement',
+    weight: Weight,
     settle: (call: PooledCall, outcome: Outcome) => void,
     resolve: (result: RawResult) => void,
     reject: (error: Error) => void,
@@ -41,7 +45,8 @@ export class PooledCall implements Call, Waiting {
     this.statement = of
     this.parameters = parameters
     this.context = context
-    this.use = use
+    this.use = weight === 'heavy' ? 'statement' : 'shared'
+    this.spread = weight === 'medium'
     const { signal } = context
     this.#signal = signal
     this.#settle = settle

@@ -130,9 +130,8 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
         reject(refused)
         return
       }
-      const heavy = !context.readOnly || this.#costs.isHeavy(of.name, context.weight === 'heavy')
-      const use = heavy ? 'statement' : 'shared'
-      this.#submit(new PooledCall(of, parameters, context, use, this.#settle, resolve, reject))
+      const weight = context.readOnly ? this.#costs.weightOf(of.name, context.weight ?? 'cheap') : 'heavy'
+      this.#submit(new PooledCall(of, parameters, context, weight, this.#settle, resolve, reject))
     })
 
   async transaction<T>(work: (run: Run) => Promise<T>): Promise<T> {
@@ -203,7 +202,7 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
 
   #submit(waiting: Waiting): void {
     if (waiting.settled) return
-    const connection = waiting.use === 'shared' ? this.#pickShared() : this.#pickIdle()
+    const connection = waiting.use === 'shared' ? this.#pickShared(waiting.spread) : this.#pickIdle()
     if (connection) {
       if (waiting.use !== 'shared') connection.use = waiting.use
       waiting.start(connection)
@@ -220,16 +219,17 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
     if (queue === this.#heavy) this.#reserve()
   }
 
-  #pickShared(): PostgresConnection | null {
+  #pickShared(spread: boolean): PostgresConnection | null {
     const now = performance.now()
     let best: PostgresConnection | null = null
     for (const [index, connection] of this.#connections.entries()) {
-      if (index >= cheapConnections && best && best.flying < busyDepth) break
+      if (!spread && index >= cheapConnections && best && best.flying < busyDepth) break
       if (connection.use !== 'shared' || connection.cancelling) continue
       if (connection.flying >= pipelineDepth || connection.headAgeMs(now) > stuckMs) continue
       if (!best || connection.flying < best.flying) best = connection
     }
-    if (best && best.flying > 1 && this.#connections.length < cheapConnections) this.#grow()
+    const [company, most] = spread ? [0, this.#options.poolSize] : [1, cheapConnections]
+    if (best && best.flying > company && this.#connections.length < most) this.#grow()
     return best
   }
 
@@ -318,7 +318,14 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
     const refused = this.#refuseNow()
     if (refused) return Promise.reject(refused)
     return new Promise((resolve, reject) => {
-      this.#submit({ use: 'transaction', since: performance.now(), settled: false, start: resolve, fail: reject })
+      this.#submit({
+        use: 'transaction',
+        spread: false,
+        since: performance.now(),
+        settled: false,
+        start: resolve,
+        fail: reject,
+      })
     })
   }
 

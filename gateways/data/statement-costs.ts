@@ -1,20 +1,30 @@
 import { LRUCache } from 'lru-cache'
 
-/** From here on a statement is heavy: whoever shared its connection would feel it. */
-const heavyMs = 0.5
+/**
+ * What a read needs of a connection. `cheap`: room on one that is shared. `medium`: a shared one too, but rather an idle one, because
+ * behind it others would wait as long as for themselves. `heavy`: one for itself.
+ */
+export type Weight = 'cheap' | 'medium' | 'heavy'
+
+const mediumMs = 0.5
+const heavyMs = 2
+/** The first runs on a connection are slow: statements are parsed and planned, caches are cold. */
+const coldHeavyMs = 20
 const measuredAfter = 5
 /** Waits for a busy processor look like cost, so a dearer sample counts less than a cheaper one. */
 const dearerWeight = 0.05
 const cheaperWeight = 0.3
 
-/** Which statements are heavy, by name: first by what is expected of them, then by what they were measured to take. */
+/** How heavy statements are, by name: first by what is expected of them, then by what they were measured to take. */
 export class StatementCosts {
   readonly #costs = new LRUCache<string, { averageMs: number; samples: number }>({ max: 5_000 })
 
-  isHeavy(name: string, expectedHeavy: boolean): boolean {
+  weightOf(name: string, expected: 'cheap' | 'heavy'): Weight {
     const cost = this.#costs.get(name)
-    if (cost === undefined || cost.samples < measuredAfter) return expectedHeavy || (cost?.averageMs ?? 0) > heavyMs
-    return cost.averageMs > heavyMs
+    if (cost === undefined) return expected
+    if (cost.samples < measuredAfter) return cost.averageMs > coldHeavyMs ? 'heavy' : expected
+    if (cost.averageMs > heavyMs) return 'heavy'
+    return cost.averageMs > mediumMs ? 'medium' : 'cheap'
   }
 
   note(name: string, serviceMs: number): void {
