@@ -7,8 +7,8 @@ import type { Weight } from './statement-costs.ts'
 /** What waits for a connection. */
 export interface Waiting {
   readonly use: 'shared' | 'statement' | 'transaction'
-  /** On a shared connection: rather an idle one than the company of others. */
-  readonly spread: boolean
+  /** It keeps its connection for long: not all connections may be taken by such. */
+  readonly slow: boolean
   readonly since: number
   /** It no longer waits: its caller went away. */
   readonly settled: boolean
@@ -26,7 +26,7 @@ export class PooledCall implements Call, Waiting {
   readonly parameters: readonly Parameter[]
   readonly context: CallContext
   readonly use: 'shared' | 'statement'
-  readonly spread: boolean
+  readonly slow: boolean
   readonly #signal: AbortSignal | undefined
   readonly #settle: (call: PooledCall, outcome: Outcome) => void
   readonly #resolve: (result: RawResult) => void
@@ -45,8 +45,8 @@ export class PooledCall implements Call, Waiting {
     this.statement = of
     this.parameters = parameters
     this.context = context
-    this.use = weight === 'heavy' ? 'statement' : 'shared'
-    this.spread = weight === 'medium'
+    this.use = weight === 'cheap' ? 'shared' : 'statement'
+    this.slow = weight === 'heavy'
     const { signal } = context
     this.#signal = signal
     this.#settle = settle

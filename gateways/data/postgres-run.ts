@@ -78,6 +78,8 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
   readonly #cheap: Waiting[] = []
   readonly #heavy: Waiting[] = []
   readonly #costs = new StatementCosts()
+  /** Connections with a slow call. */
+  readonly #slow = new Set<PostgresConnection>()
   readonly #sweeper: NodeJS.Timeout
   #connecting = 0
   #failures = 0
@@ -130,8 +132,9 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
         reject(refused)
         return
       }
-      const weight = context.readOnly ? this.#costs.weightOf(of.name, context.weight ?? 'cheap') : 'heavy'
-      this.#submit(new PooledCall(of, parameters, context, weight, this.#settle, resolve, reject))
+      const weight = this.#costs.weightOf(of.name, context.weight ?? 'cheap')
+      const own = context.readOnly || weight !== 'cheap' ? weight : 'medium'
+      this.#submit(new PooledCall(of, parameters, context, own, this.#settle, resolve, reject))
     })
 
   async transaction<T>(work: (run: Run) => Promise<T>): Promise<T> {
@@ -202,10 +205,10 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
 
   #submit(waiting: Waiting): void {
     if (waiting.settled) return
-    const connection = waiting.use === 'shared' ? this.#pickShared(waiting.spread) : this.#pickIdle()
+    const connection = waiting.use === 'shared' ? this.#pickShared() : this.#pickIdle(waiting)
     if (connection) {
-      if (waiting.use !== 'shared') connection.use = waiting.use
-      waiting.start(connection)
+      if (waiting.use === 'shared') waiting.start(connection)
+      else this.#startAlone(waiting, connection)
       return
     }
     if (this.#cheap.length + this.#heavy.length >= this.#options.maxWaiting) {
@@ -219,23 +222,34 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
     if (queue === this.#heavy) this.#reserve()
   }
 
-  #pickShared(spread: boolean): PostgresConnection | null {
+  #pickShared(): PostgresConnection | null {
     const now = performance.now()
     let best: PostgresConnection | null = null
     for (const [index, connection] of this.#connections.entries()) {
-      if (!spread && index >= cheapConnections && best && best.flying < busyDepth) break
+      if (index >= cheapConnections && best && best.flying < busyDepth) break
       if (connection.use !== 'shared' || connection.cancelling) continue
       if (connection.flying >= pipelineDepth || connection.headAgeMs(now) > stuckMs) continue
       if (!best || connection.flying < best.flying) best = connection
     }
-    const [company, most] = spread ? [0, this.#options.poolSize] : [1, cheapConnections]
-    if (best && best.flying > company && this.#connections.length < most) this.#grow()
+    if (best && best.flying > 1 && this.#connections.length < cheapConnections) this.#grow()
     return best
   }
 
-  #pickIdle(): PostgresConnection | null {
-    if (this.#heavyUse() >= this.#maxHeavy()) return null
+  #pickIdle(waiting: Waiting): PostgresConnection | null {
+    if (this.#heavyUse() >= this.#maxHeavy() || !this.#maySlow(waiting)) return null
     return this.#connections.findLast(isIdle) ?? null
+  }
+
+  #startAlone(waiting: Waiting, connection: PostgresConnection): void {
+    if (waiting.use === 'shared') throw new Error('a call that shares its connection has none of its own')
+    connection.use = waiting.use
+    if (waiting.slow) this.#slow.add(connection)
+    waiting.start(connection)
+  }
+
+  /** Slow calls leave a connection to those that only must not share one. */
+  #maySlow({ slow }: Waiting): boolean {
+    return !slow || this.#slow.size < Math.max(1, this.#options.poolSize - 2)
   }
 
   /** Connections that cheap calls cannot use now. */
@@ -263,19 +277,21 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
   /** Gives a connection that has room what waits for it. */
   #pump(connection: PostgresConnection): void {
     if (connection.cancelling || !this.#connections.includes(connection)) return
+    if (connection.flying === 0) this.#slow.delete(connection)
     if (connection.use === 'statement' && connection.flying === 0) connection.use = 'shared'
     if (connection.use === 'statement' || connection.use === 'transaction') return
     if (this.#heavy.length === 0) connection.use = 'shared'
     const mayTakeHeavy = connection.use === 'reserved' || this.#heavyUse() < this.#maxHeavy()
     if (connection.flying === 0 && mayTakeHeavy) {
-      const heavy = nextOf(this.#heavy)
-      if (heavy && heavy.use !== 'shared') {
-        connection.use = heavy.use
-        heavy.start(connection)
+      const heavy = nextOf(this.#heavy, (waiting) => this.#maySlow(waiting))
+      if (heavy) {
+        this.#startAlone(heavy, connection)
         return
       }
     }
-    if (connection.use === 'reserved') return
+    if (connection.use === 'reserved' && connection.flying > 0) return
+    // Those it was kept for may not start yet.
+    connection.use = 'shared'
     while (this.#cheap.length > 0 && connection.flying < pipelineDepth) nextOf(this.#cheap)?.start(connection)
   }
 
@@ -320,7 +336,7 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
     return new Promise((resolve, reject) => {
       this.#submit({
         use: 'transaction',
-        spread: false,
+        slow: false,
         since: performance.now(),
         settled: false,
         start: resolve,
@@ -334,6 +350,7 @@ export class PostgresDatabase implements TransactionalDatabase, AsyncDisposable 
     onLost: (connection: PostgresConnection, cause: Error) => {
       const index = this.#connections.indexOf(connection)
       if (index >= 0) this.#connections.splice(index, 1)
+      this.#slow.delete(connection)
       if (this.#closed) return
       this.#observe({ type: 'database-connection-lost', reason: reasonOf(cause) })
       if (this.#cheap.length + this.#heavy.length > 0) this.#grow()
@@ -406,11 +423,11 @@ const rollback = statement('rollback')
 const alive = statement('select 1')
 const writing: CallContext = { readOnly: false }
 
-function nextOf(queue: Waiting[]): Waiting | undefined {
-  for (;;) {
-    const waiting = queue.shift()
-    if (waiting === undefined || !waiting.settled) return waiting
-  }
+/** Takes the first that still waits, and may start, out of the queue. */
+function nextOf(queue: Waiting[], mayStart: (waiting: Waiting) => boolean = () => true): Waiting | undefined {
+  while (queue[0]?.settled) queue.shift()
+  const index = queue.findIndex((waiting) => !waiting.settled && mayStart(waiting))
+  return index < 0 ? undefined : queue.splice(index, 1)[0]
 }
 
 function isIdle(connection: PostgresConnection): boolean {

@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache'
 
 /**
- * What a read needs of a connection. `cheap`: room on one that is shared. `medium`: a shared one too, but rather an idle one, because
- * behind it others would wait as long as for themselves. `heavy`: one for itself.
+ * What a statement needs of a connection. `cheap`: room on one that is shared. `medium`: one for itself, because those behind it would
+ * wait longer for it than for themselves. `heavy`: the same, and for so long that others need connections that such may not take.
  */
 export type Weight = 'cheap' | 'medium' | 'heavy'
 
