@@ -1,23 +1,10 @@
 import { type Catalog, type Relation, type Table, tableKey } from './catalog.ts'
 import { quoted, tableName } from './postgres-sql.ts'
+import type { Aliases } from './postgres-sql-aliases.ts'
 import { type FieldSql, filterSql } from './postgres-sql-filter.ts'
 import { orderSql } from './postgres-sql-order.ts'
 import { shapedSql, textLiteral } from './postgres-sql-shape.ts'
 import type { Expansion, Filter, LayoutItem, RelatedRows, RowSelection } from './read-ast.ts'
-
-/** Gives every table of a statement an alias of its own. Rows are always named `alias.*`: a bare alias would yield to a column of that name. */
-export class Aliases {
-  readonly #prefix: string
-  #count = 0
-
-  constructor(prefix = 't') {
-    this.#prefix = prefix
-  }
-
-  next(): string {
-    return `${this.#prefix}${this.#count++}`
-  }
-}
 
 function fieldsOf(table: Table, alias: string): FieldSql {
   return (name) => ({ type: table.columnByName.get(name)!.type, sql: `${alias}.${quoted(name)}` })

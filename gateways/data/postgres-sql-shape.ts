@@ -1,6 +1,6 @@
 import type { DatabaseType } from './catalog.ts'
 import { quoted } from './postgres-sql.ts'
-import type { Aliases } from './postgres-sql-select.ts'
+import type { Aliases } from './postgres-sql-aliases.ts'
 import type { Shaping } from './read-ast.ts'
 
 /** A value as the JSON function of the row around it shall see it. */
