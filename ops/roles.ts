@@ -27,7 +27,7 @@ export interface Role {
   /** What `busbar up` and `--help` call it. */
   readonly title: string
   /** Its port's key, for a gateway. */
-  readonly portKey?: 'gateway.rest.port'
+  readonly portKey?: 'gateway.rest.port' | 'gateway.graphql.port'
   /** Paths of the table of `busbar up`, after the URL. */
   readonly paths?: readonly { readonly title: string; readonly path: string }[]
   /** Whether it has nothing to do without the bus. */
@@ -48,6 +48,14 @@ export const roles: readonly Role[] = [
     ],
     needsBus: false,
     start: startRest,
+  },
+  {
+    name: 'gateway:graphql',
+    title: 'GraphQL API',
+    portKey: 'gateway.graphql.port',
+    paths: [{ title: 'endpoint', path: '/graphql' }],
+    needsBus: false,
+    start: startGraphql,
   },
 ]
 
@@ -96,7 +104,7 @@ async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
     maxPageSize: config['app.max-page-size'],
     maxExpandDepth: config['app.max-expand-depth'],
     maxBodyBytes: config['app.max-body-size'],
-    corsOrigins: config['app.cors-origins'] ?? ['*'],
+    corsOrigins: config['app.cors-origins'],
     jwt: jwtOptions(config),
     ...(bus === undefined ? {} : { changes: changesOptions(config, bus) }),
     onObservation: observe(log),
@@ -108,6 +116,33 @@ async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
       await bus?.close()
     },
   }
+}
+
+async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startGraphqlGateway } = await import('../gateways/graphql/server.ts')
+  const schemas = config['app.schemas']
+  return await startGraphqlGateway({
+    host: config['server.host'],
+    port: gatewayPort(config, 'gateway.graphql.port'),
+    connection: servedDatabase(config, 'The GraphQL API'),
+    poolSize: config['app.pool-size'],
+    statementTimeoutMs: config['app.statement-timeout'],
+    schemas: schemas.includes('ALL') ? 'ALL' : schemas,
+    naming: config['app.graphql.naming'],
+    defaultPageSize: config['app.default-page-size'],
+    maxPageSize: config['app.max-page-size'],
+    maxBodyBytes: config['app.max-body-size'],
+    corsOrigins: config['app.cors-origins'],
+    jwt: jwtOptions(config),
+    documentLimits: {
+      maxDepth: config['app.graphql.max-depth'],
+      maxAliases: config['app.graphql.max-aliases'],
+      maxTokens: config['app.graphql.max-tokens'],
+      introspection: config['app.graphql.introspection'],
+    },
+    emitCommands: config['app.nats.enabled'],
+    onObservation: observe(log),
+  })
 }
 
 function changesOptions(config: Config, bus: Bus) {

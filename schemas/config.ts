@@ -17,7 +17,7 @@ interface KeyDetail {
   readonly secret?: true
 }
 
-function key<Schema extends TSchema, const Default extends Static<Schema> | undefined>(
+function key<Schema extends TSchema, const Default extends Readonly<Static<Schema>> | undefined>(
   schema: Schema,
   value: Default,
   doc: string,
@@ -73,6 +73,7 @@ export const configKeys = {
   ),
   'server.host': key(text, '127.0.0.1', 'Address to listen on; `0.0.0.0` in a container'),
   'gateway.rest.port': key(port, 20_000, 'HTTP port of the REST API'),
+  'gateway.graphql.port': key(port, 10_000, 'HTTP port of the GraphQL API'),
   'platform.datasource.url': key(
     text,
     undefined,
@@ -84,6 +85,15 @@ export const configKeys = {
   'app.statement-timeout': key(milliseconds(1, day), 30_000, 'Longest run of one statement', { unit: 'ms' }),
   'app.max-body-size': key(count(1_073_741_824), 10_485_760, 'Largest request body', { unit: 'bytes' }),
   'app.max-expand-depth': key(count(20, 0), 5, 'How deep `expand` nests'),
+  'app.graphql.naming': key(
+    Type.Union([Type.Literal('spec'), Type.Literal('pascal')]),
+    'spec',
+    'Names of types and fields: `spec` changes first letters only (`PublicOrder_items`), `pascal` gives `PublicOrderItems`',
+  ),
+  'app.graphql.max-depth': key(count(100), 20, 'How deep fields nest in a GraphQL document'),
+  'app.graphql.max-aliases': key(count(10_000, 0), 100, 'Aliases in a GraphQL document'),
+  'app.graphql.max-tokens': key(count(1_000_000), 5000, 'Tokens in a GraphQL document'),
+  'app.graphql.introspection': key(flag, true, 'Whether clients may ask for the GraphQL schema'),
   'app.cors-origins': key(list, ['*'], 'Origins a browser may call from, separated by commas, or `*`'),
   'app.jwt.secret': key(
     Type.String({ minLength: 32 }),

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
+import type { ExposedSchemas } from '../data/postgres-introspect.ts'
 import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
 import { defaultReadLimits } from '../data/read-limits.ts'
 import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
@@ -23,7 +24,7 @@ export interface GraphqlGatewayOptions {
   /** Default 10. */
   readonly poolSize?: number
   readonly statementTimeoutMs?: number
-  readonly schemas: readonly string[]
+  readonly schemas: ExposedSchemas
   readonly naming: NamingStyle
   readonly defaultPageSize: number
   readonly maxPageSize: number

@@ -23,6 +23,7 @@ t.test('the keys of the specification keep their names, environment names and de
     ['app.default-page-size', 'APP_DEFAULT_PAGE_SIZE', 100],
     ['app.max-page-size', 'APP_MAX_PAGE_SIZE', 1000],
     ['gateway.rest.port', 'GATEWAY_REST_PORT', 20000],
+    ['gateway.graphql.port', 'GATEWAY_GRAPHQL_PORT', 10000],
     ['app.nats.enabled', 'APP_NATS_ENABLED', false],
     ['app.nats.url', 'APP_NATS_URL', 'nats://localhost:4222'],
     ['app.nats.stream-name', 'APP_NATS_STREAM_NAME', 'cdc-stream'],

@@ -11,12 +11,14 @@ t.setTimeout(180_000)
 interface Place {
   readonly args: readonly string[]
   readonly api: string
+  readonly graphql: string
 }
 
 async function place(t: Pick<Test, 'teardown'>): Promise<Place> {
   const { args } = await ownPlace(t)
-  const port = args.find((arg) => arg.startsWith('--gateway.rest.port='))?.split('=')[1]
-  return { args, api: `http://127.0.0.1:${port}/api/v1` }
+  const port = (service: string) => args.find((arg) => arg.startsWith(`--gateway.${service}.port=`))?.split('=')[1]
+  const graphql = `http://127.0.0.1:${port('graphql')}/graphql`
+  return { args, api: `http://127.0.0.1:${port('rest')}/api/v1`, graphql }
 }
 
 /** What a change stream sends, until the events are the wanted number. */
@@ -55,13 +57,18 @@ const post = (url: string, body: object) =>
   fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
 
 t.test('npm start: a whole backend on the sample database, and again on the same folder', async (t) => {
-  const { args, api } = await place(t)
+  const { args, api, graphql } = await place(t)
   const first = startBusbar(['up', ...args])
   await first.printed('Busbar runs')
   await first.printed('Your own database')
   t.match(await (await fetch(api)).json(), { tables: ['actor', 'copy', 'film'] })
   t.match(await (await fetch(api.replace('/api/v1', '/docs'))).text(), /<html/i)
   t.match(await (await fetch(api.replace('/api/v1', '/readyz'))).json(), { status: 'ready' })
+
+  const asked = await post(graphql, {
+    query: '{ publicGenre(where: { id: { eq: 3 } }) { name publicGenre { name } } }',
+  })
+  t.same(await asked.json(), { data: { publicGenre: [{ name: 'Comedy', publicGenre: { name: 'Fiction' } }] } })
 
   await t.test('a write reaches the streams with its place in the log', async (t) => {
     const { opened, events } = await follow(`${api}/genre/changes`, 3)
@@ -107,7 +114,7 @@ t.test('npm start: a whole backend on the sample database, and again on the same
   t.equal(code, 0)
   t.match(
     stdout,
-    /gateway:rest stopped\n {2}worker:capture stopped\n {2}PostgreSQL stopped\n {2}nats-server stopped\n$/,
+    /gateway:graphql stopped\n {2}gateway:rest stopped\n {2}worker:capture stopped\n {2}PostgreSQL stopped\n {2}nats-server stopped\n$/,
   )
 
   const second = startBusbar(['up', ...args])

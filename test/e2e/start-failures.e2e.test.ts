@@ -32,6 +32,7 @@ t.test('a port in use', async (t) => {
     ['nats.port', 'NATS'],
     ['postgres.port', 'PostgreSQL'],
     ['gateway.rest.port', 'the REST API'],
+    ['gateway.graphql.port', 'the GraphQL API'],
   ] as const) {
     const line = await complaint(t, ['up', ...args, `--${key}=${port}`])
     t.match(line, `Port ${port} for ${what} is in use`)

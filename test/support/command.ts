@@ -73,7 +73,7 @@ export async function ownPlace(
   // As a folder made by `up` itself: the unprivileged PostgreSQL of root may pass through.
   chmodSync(folder, 0o755)
   t.teardown(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
-  const [nats, postgres, rest] = [await freePort(), await freePort(), await freePort()]
+  const [nats, postgres, rest, graphql] = [await freePort(), await freePort(), await freePort(), await freePort()]
   return {
     folder,
     args: [
@@ -81,6 +81,7 @@ export async function ownPlace(
       `--nats.port=${nats}`,
       `--postgres.port=${postgres}`,
       `--gateway.rest.port=${rest}`,
+      `--gateway.graphql.port=${graphql}`,
     ],
   }
 }
