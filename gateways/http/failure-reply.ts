@@ -1,3 +1,4 @@
+import { BusUnavailable } from '../../bus/connect.ts'
 import { type ErrorCode, errorCodes } from '../../schemas/errors.ts'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 
@@ -25,6 +26,8 @@ const fastifyFailures: Readonly<Record<string, { readonly code: ErrorCode; reado
   FST_ERR_BAD_URL: { code: 'http/bad-request', text: 'The URL has a malformed percent escape' },
 }
 
+const busRetrySeconds = 2
+
 /** What an error thrown anywhere in a request may tell its caller. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof Rejected) {
@@ -34,6 +37,10 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof Unavailable) {
     const { status, code, message: text, details, hint, retryAfterSeconds } = error
     return { status, code, text, details, hint, retryAfterSeconds, fault: false }
+  }
+  if (error instanceof BusUnavailable) {
+    const text = 'The bus is away; send the request again'
+    return { status: 503, code: 'http/unavailable', text, retryAfterSeconds: busRetrySeconds, fault: false }
   }
   const known = fastifyFailures[fastifyCode(error)]
   if (known) return { ...known, status: errorCodes[known.code].status, fault: false }
