@@ -19,7 +19,7 @@ export interface SocketStream {
   readonly unsentBytes: number
   /** One text message. */
   write(message: Buffer | string): void
-  /** Pings; a peer that has not answered the ping before is cut off. */
+  /** Pings; a peer that has answered neither of the two pings before is cut off. */
   beat(): void
   /** Sends a last message and closes, whether the client takes it or not. */
   end(message: string, code: number, reason: string): void
@@ -30,6 +30,7 @@ export interface SocketStream {
 }
 
 const lingerMs = 2_000
+const maxUnanswered = 2
 const maxReasonBytes = 123
 
 /** Makes WebSocket routes possible; call once for an app, before its routes. */
@@ -46,9 +47,9 @@ export async function registerWebSockets(
 
 export function openSocketStream(socket: WebSocket): SocketStream {
   const text = { binary: false, compress: false }
-  let answered = true
+  let unanswered = 0
   socket.on('pong', () => {
-    answered = true
+    unanswered = 0
   })
   return {
     get unsentBytes() {
@@ -58,8 +59,8 @@ export function openSocketStream(socket: WebSocket): SocketStream {
       if (socket.readyState === socket.OPEN) socket.send(message, text)
     },
     beat() {
-      if (!answered) return socket.terminate()
-      answered = false
+      if (unanswered >= maxUnanswered) return socket.terminate()
+      unanswered += 1
       if (socket.readyState === socket.OPEN) socket.ping()
     },
     end(message, code, reason) {

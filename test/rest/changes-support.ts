@@ -82,6 +82,12 @@ export interface Listener {
   close(): void
 }
 
+/** What is waited for does not come any more. */
+async function endOf(ended: Promise<unknown>, ears: Ears): Promise<never> {
+  const how = await ended
+  throw new Error(`the stream ended (${how}) after ${ears.heard.length} events: ${JSON.stringify(ears.heard.at(-1))}`)
+}
+
 class Ears {
   readonly heard: Heard[] = []
   readonly beats: string[] = []
@@ -142,7 +148,7 @@ export async function listen(
     beats: ears.beats,
     ended,
     headers: response.headers,
-    until: (condition) => ears.until(condition),
+    until: (condition) => Promise.race([ears.until(condition), endOf(ended, ears)]),
     pause: () => response.pause(),
     resume: () => response.resume(),
     close: () => response.destroy(),
@@ -168,7 +174,7 @@ export async function listenSocket(
     beats: ears.beats,
     ended,
     headers: {},
-    until: (condition) => ears.until(condition),
+    until: (condition) => Promise.race([ears.until(condition), endOf(ended, ears)]),
     pause: () => socket.pause(),
     resume: () => socket.resume(),
     close: () => socket.terminate(),

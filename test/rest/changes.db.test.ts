@@ -35,7 +35,7 @@ await sql.query(`
 `)
 const capturing = capture(t, postgres.url, bus)
 await until(() => capturing.status().state === 'running')
-const gateway = await changeGateway(t, postgres.url, bus, { routes: { heartbeatMs: 100, maxSnapshotRows: 5_000 } })
+const gateway = await changeGateway(t, postgres.url, bus, { routes: { heartbeatMs: 1_000, maxSnapshotRows: 5_000 } })
 
 const upgrade = {
   Connection: 'Upgrade',
