@@ -21,6 +21,14 @@ export interface GraphqlService {
 const jsonType = 'application/json; charset=utf-8'
 const graphqlType = 'application/graphql-response+json; charset=utf-8'
 
+/** One operation sent as JSON, to be answered as JSON: not a batch, not a stream. */
+export function isPlainOperation({ body, headers: { accept = '' } }: FastifyRequest): boolean {
+  const json = accept === '' || /application\/(?:graphql-response\+)?json|\*\/\*|application\/\*/i.test(accept)
+  return json && Buffer.isBuffer(body) && body[body.findIndex((byte) => byte > 0x20)] !== openBracket
+}
+
+const openBracket = 0x5b
+
 /** A query or mutation sent as JSON and answered as JSON: the bytes of the answer come from PostgreSQL. */
 export async function postOperation(
   service: GraphqlService,

@@ -7,9 +7,10 @@ import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { type DocumentLimits, defaultDocumentLimits } from './document.ts'
-import { type GraphqlService, postOperation } from './handler.ts'
+import { type GraphqlService, isPlainOperation, postOperation } from './handler.ts'
 import type { NamingStyle } from './naming.ts'
 import { SchemaWatch } from './schema-watch.ts'
+import { yogaRoutes } from './yoga.ts'
 
 export type GraphqlObservation =
   | DatabaseObservation
@@ -96,7 +97,10 @@ async function listen(
     await database.ping()
     return { status: 'ready' }
   })
-  app.post('/graphql', (request, reply) => postOperation(service, request, reply))
+  const other = yogaRoutes(app, service)
+  app.post('/graphql', (request, reply) => {
+    return isPlainOperation(request) ? postOperation(service, request, reply) : other(request, reply)
+  })
   refuseOthers()
   const stop = async () => {
     await app.close()

@@ -131,7 +131,8 @@ async function fetchBounded(url: string, init: RequestInit): Promise<Response> {
   const response = await fetch(url, init)
   const chunks: Uint8Array[] = []
   let sizeBytes = 0
-  for await (const chunk of response.body ?? []) {
+  const body = response.body as AsyncIterable<Uint8Array> | null
+  for await (const chunk of body ?? []) {
     sizeBytes += chunk.length
     if (sizeBytes > maxJwksBytes) throw new Error(`The key set is larger than ${maxJwksBytes} bytes`)
     chunks.push(chunk)
