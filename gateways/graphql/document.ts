@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto'
 import {
   type DocumentNode,
   type FragmentDefinitionNode,
@@ -97,11 +96,6 @@ export class Documents {
     const definitions = document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION)
     return { document, fragments: Object.fromEntries(definitions.map((one) => [one.name.value, one])), errors: null }
   }
-}
-
-/** What automatic persisted queries know a document by. */
-export function documentDigest(text: string): string {
-  return hash('sha256', text, 'hex')
 }
 
 function refused(text: string): ReadDocument {

@@ -98,7 +98,7 @@ function bodyOf(results: readonly Field[]): Buffer {
 const jsonNull = Buffer.from('null')
 
 /** The variables, coerced by the schema. */
-export function scopeOf({
+function scopeOf({
   state,
   document,
   node,

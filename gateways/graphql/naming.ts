@@ -31,7 +31,7 @@ export interface Naming {
 }
 
 /** What is put behind a table's stem; a stem is free when all of these are. */
-export const typeSuffixes = [
+const typeSuffixes = [
   '',
   'Input',
   'PkInput',

@@ -54,7 +54,7 @@ export function buildSchema(catalog: Catalog, { naming: style = 'spec', changes 
   return { schema, naming }
 }
 
-export const OrderDirection = new GraphQLEnumType({
+const OrderDirection = new GraphQLEnumType({
   name: 'OrderDirection',
   description: 'NULLs count as larger than everything, unless the direction says where they go.',
   values: {

@@ -6,7 +6,6 @@ import {
   type GraphQLInputType,
   GraphQLInt,
   GraphQLList,
-  GraphQLNonNull,
   GraphQLObjectType,
   type GraphQLOutputType,
   GraphQLString,
@@ -157,8 +156,4 @@ export function attributesOf(type: DatabaseType): (readonly [string, Attribute])
     used.add(name)
     return [name, attribute] as const
   })
-}
-
-export function listOf<Type extends GraphQLOutputType>(type: Type): GraphQLList<GraphQLNonNull<never>> {
-  return new GraphQLList(new GraphQLNonNull(type as never))
 }
