@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { Type } from 'typebox'
 import { append } from '../../bus/append.ts'
@@ -41,6 +42,8 @@ t.test('while the bus is away writes are 503 with Retry-After, and whatever was 
       if (statusCode === 201) acknowledged.push(id)
       else {
         refused += 1
+        // A refusal takes no time: without a pause the connection could not come back.
+        await sleep(10)
         t.match(
           { statusCode, headers, body: JSON.parse(body) },
           {
