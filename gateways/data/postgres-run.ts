@@ -53,7 +53,7 @@ const pipelineDepth = 32
 /** A connection whose head has run this long is left alone by cheap calls: they would wait behind it. */
 const stuckMs = 20
 /** Connections cheap calls keep to while those are not busy: fewer, better filled round trips. */
-const cheapConnections = 4
+const cheapConnections = 2
 const busyDepth = 4
 const sweepMs = 250
 const graceMs = 5_000
