@@ -1,6 +1,7 @@
 import type { ClientConfig } from 'pg'
 import type { Bus } from '../bus/connect.ts'
 import type { AuthenticatorOptions } from '../gateways/http/auth.ts'
+import type { FrontPageOptions } from '../gateways/rest/front-page.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
 import { datasource } from './datasource.ts'
@@ -45,6 +46,7 @@ export const roles: readonly Role[] = [
     paths: [
       { title: 'tables', path: '/api/v1/' },
       { title: 'try it', path: '/docs' },
+      { title: 'GraphQL playground', path: '/' },
     ],
     needsBus: false,
     start: startRest,
@@ -106,6 +108,7 @@ async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
     maxBodyBytes: config['app.max-body-size'],
     corsOrigins: config['app.cors-origins'],
     jwt: jwtOptions(config),
+    ...graphqlPlace(config),
     ...(bus === undefined ? {} : { changes: changesOptions(config, bus) }),
     onObservation: observe(log),
   })
@@ -143,6 +146,13 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
     emitCommands: config['app.nats.enabled'],
     onObservation: observe(log),
   })
+}
+
+/** Where the playground of the REST gateway sends its queries. */
+function graphqlPlace(config: Config): FrontPageOptions {
+  const url = config['gateway.graphql.url']
+  if (url === undefined) return {}
+  return { graphql: url === 'auto' ? { port: config['gateway.graphql.port'] } : { url } }
 }
 
 function changesOptions(config: Config, bus: Bus) {

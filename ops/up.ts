@@ -19,6 +19,7 @@ import { gatewayPort, type Role, requireOwnPorts, roles } from './roles.ts'
 import { ensureDatabase, ensureSample, platformName } from './sample-database.ts'
 import { searchPath } from './settings.ts'
 import { type Kept, keepRunning, type Service } from './supervise.ts'
+import { pageDefaults } from './up-pages.ts'
 import { upTable } from './up-table.ts'
 
 export interface UpOptions {
@@ -93,12 +94,15 @@ async function startAll(loaded: LoadedConfig, house: House, { serversOnly }: UpO
   await requireFreePorts(loaded.values, { nats: bus && own.nats, postgres: own.postgres, roles: chosen })
   const nats = bus && own.nats ? await keepNats(loaded.values, house) : undefined
   const postgres = own.postgres ? await keepPostgres(loaded.values, house) : undefined
-  const config = await effective(loaded.values, {
-    bus,
-    natsUrl: nats?.url,
-    postgresUrl: postgres?.url,
-    tell: house.tell,
-  })
+  const config = await effective(
+    { ...loaded.values, ...pageDefaults(loaded) },
+    {
+      bus,
+      natsUrl: nats?.url,
+      postgresUrl: postgres?.url,
+      tell: house.tell,
+    },
+  )
   const notes = await checkDatasources(config, bus)
   const running: { readonly role: Role; readonly url: string | undefined }[] = []
   for (const role of chosen) {

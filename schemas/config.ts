@@ -74,6 +74,11 @@ export const configKeys = {
   'server.host': key(text, '127.0.0.1', 'Address to listen on; `0.0.0.0` in a container'),
   'gateway.rest.port': key(port, 20_000, 'HTTP port of the REST API'),
   'gateway.graphql.port': key(port, 10_000, 'HTTP port of the GraphQL API'),
+  'gateway.graphql.url': key(
+    Type.String({ pattern: '^(auto|https?://[^\\s]+)$' }),
+    undefined,
+    "Where browsers reach the GraphQL endpoint, for the playground at `/` of the REST API; `auto` is the port above on the request's host, which `busbar up` sets; without it `/` leads to the REST docs",
+  ),
   'platform.datasource.url': key(
     text,
     undefined,
@@ -94,7 +99,11 @@ export const configKeys = {
   'app.graphql.max-aliases': key(count(10_000, 0), 100, 'Aliases in a GraphQL document'),
   'app.graphql.max-tokens': key(count(1_000_000), 5000, 'Tokens in a GraphQL document'),
   'app.graphql.introspection': key(flag, true, 'Whether clients may ask for the GraphQL schema'),
-  'app.cors-origins': key(list, ['*'], 'Origins a browser may call from, separated by commas, or `*`'),
+  'app.cors-origins': key(
+    list,
+    ['*'],
+    'Origins a browser may call from, separated by commas, `loopback` for pages of this machine, or `*`; on a loopback address `busbar up` takes `loopback` unless told otherwise',
+  ),
   'app.jwt.secret': key(
     Type.String({ minLength: 32 }),
     undefined,

@@ -1,7 +1,7 @@
-import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { GraphQLError, OperationTypeNode } from 'graphql'
 import { createYoga, type Plugin } from 'graphql-yoga'
+import { playgroundAssets, replyPlayground } from '../http/playground.ts'
 import { fieldError } from './errors.ts'
 import { executeToBytes, readOperation } from './execute.ts'
 import { contextOf, type GraphqlService } from './handler.ts'
@@ -31,11 +31,7 @@ export function yogaRoutes(
     maskedErrors: false,
     multipart: false,
     logging: false,
-    graphiql: {
-      title: 'Busbar GraphQL',
-      defaultQuery: '# Ask for what you need; the schema is in the book icon on the left.\n',
-    },
-    renderGraphiQL,
+    graphiql: false,
   })
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { method, url, headers } = request.raw
@@ -53,7 +49,12 @@ export function yogaRoutes(
     for (const [name, value] of response.headers as unknown as Iterable<[string, string]>) reply.header(name, value)
     return reply.send(Buffer.from(await response.arrayBuffer()))
   }
-  app.get('/graphql', handle)
+  playgroundAssets(app)
+  app.get('/', (_request, reply) => reply.redirect('/graphql'))
+  app.get('/graphql', (request, reply) => {
+    const browser = request.headers.accept?.includes('text/html')
+    return browser ? replyPlayground(reply, { endpoint: '/graphql' }) : handle(request, reply)
+  })
   return handle
 }
 

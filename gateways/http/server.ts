@@ -3,11 +3,12 @@ import type { Socket } from 'node:net'
 import cors from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
 import { errorBody, failureOf } from './failure-reply.ts'
+import { corsOrigin } from './origins.ts'
 
 export interface HttpServerOptions {
   /** Largest request body, bytes. */
   readonly maxBodyBytes: number
-  /** Origins a browser may call from; `*` for any. Credentials are never allowed: tokens travel in headers. */
+  /** Origins a browser may call from; `*` for any, `loopback` for this machine's. Credentials are never allowed: tokens travel in headers. */
   readonly corsOrigins: readonly string[]
   /** Called with every failure that is a fault of ours, never with a caller's mistake. */
   readonly onFault: (fault: { readonly requestId: string; readonly route: string; readonly error: unknown }) => void
@@ -59,7 +60,7 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
     done(null, body)
   })
   await app.register(cors, {
-    origin: options.corsOrigins.includes('*') ? '*' : [...options.corsOrigins],
+    origin: corsOrigin(options.corsOrigins),
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     exposedHeaders,
     maxAge: 600,

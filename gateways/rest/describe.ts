@@ -18,11 +18,7 @@ export interface DescribeOptions {
 }
 
 /** The routes that say what there is: tables, columns, types, the OpenAPI document and the page to try it on. */
-export async function describeRoutes(
-  app: FastifyInstance,
-  service: RestService,
-  options: DescribeOptions,
-): Promise<void> {
+export function describeRoutes(app: FastifyInstance, service: RestService, options: DescribeOptions): void {
   openApiRoutes(app, service, options)
   app.get('/api/v1', (request, reply) =>
     replyDescription(request, reply, tableListing(service.catalog.current(), service.schema)),
@@ -36,8 +32,7 @@ export async function describeRoutes(
     const { segments } = splitUrl(request.raw.url ?? '')
     return replyDescription(request, reply, namedType(service, decodeURIComponent(segments[1] ?? '')))
   })
-  await docsPage(app, { specUrl: '/api/v1/openapi.json' })
-  app.get('/', (_request, reply) => reply.redirect('/docs'))
+  docsPage(app, { specUrl: '/api/v1/openapi.json' })
 }
 
 function replyDescription(request: FastifyRequest, reply: FastifyReply, description: Json): FastifyReply {

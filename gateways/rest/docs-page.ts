@@ -1,22 +1,13 @@
-import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
+import { escapedHtml as escaped, serveAssets } from '../http/assets.ts'
 
 export interface DocsPageOptions {
   /** Where the OpenAPI document is, as the browser asks for it. Its YAML is expected beside it. */
   readonly specUrl: string
   /** Default: `REST API`. */
   readonly title?: string
-}
-
-interface Asset {
-  readonly type: string
-  readonly tag: string
-  readonly body: Buffer
-  readonly gzipped: Buffer
 }
 
 /** Nothing from elsewhere and nothing inline; requests go to this server alone, which is the API that is tried. */
@@ -31,62 +22,36 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ')
 
-const compress = promisify(gzip)
 const locate = createRequire(import.meta.url)
 
 /**
  * `GET /docs`: a page that shows the OpenAPI document and tries its operations, with an Authorization header where one is given.
  * Everything it needs comes from this server, under `/docs/`.
  */
-export async function docsPage(app: FastifyInstance, { specUrl, title = 'REST API' }: DocsPageOptions): Promise<void> {
+export function docsPage(app: FastifyInstance, { specUrl, title = 'REST API' }: DocsPageOptions): void {
   const html = 'text/html; charset=utf-8'
   const script = 'text/javascript; charset=utf-8'
   const style = 'text/css; charset=utf-8'
-  serve(app, '/docs', () => asset(html, Buffer.from(page(specUrl, title))))
-  serve(app, '/docs/page.js', () => asset(script, Buffer.from(pageScript)))
-  serve(app, '/docs/page.css', () => asset(style, Buffer.from(pageStyle)))
-  serve(app, '/docs/swagger-ui.js', () => distributed(script, 'swagger-ui-bundle.js'))
-  serve(app, '/docs/swagger-ui.css', () => distributed(style, 'swagger-ui.css'))
-  serve(app, '/docs/favicon.png', () => distributed('image/png', 'favicon-32x32.png'))
+  serveAssets(
+    app,
+    [
+      { path: '/docs', type: html, make: text(page(specUrl, title)) },
+      { path: '/docs/page.js', type: script, make: text(pageScript) },
+      { path: '/docs/page.css', type: style, make: text(pageStyle) },
+      { path: '/docs/swagger-ui.js', type: script, make: distributed('swagger-ui-bundle.js') },
+      { path: '/docs/swagger-ui.css', type: style, make: distributed('swagger-ui.css') },
+      { path: '/docs/favicon.png', type: 'image/png', make: distributed('favicon-32x32.png') },
+    ],
+    policy,
+  )
 }
 
-/** Made at the first request, kept from then on. */
-function serve(app: FastifyInstance, path: string, make: () => Promise<Asset>): void {
-  let made: Promise<Asset> | null = null
-  app.get(path, async (request, reply) => {
-    made ??= make().catch((error: unknown) => {
-      made = null
-      throw error
-    })
-    return answer(request, reply, await made)
-  })
+/** A file of the swagger-ui package. */
+function distributed(file: string): () => Promise<Buffer> {
+  return () => readFile(locate.resolve(`swagger-ui-dist/${file}`))
 }
 
-function answer(request: FastifyRequest, reply: FastifyReply, { type, tag, body, gzipped }: Asset): FastifyReply {
-  reply.headers({
-    'Content-Security-Policy': policy,
-    'Referrer-Policy': 'no-referrer',
-    'Cache-Control': 'no-cache',
-    ETag: tag,
-    Vary: 'Accept-Encoding',
-  })
-  if (request.headers['if-none-match']?.includes(tag)) return reply.code(304).send()
-  const compressed = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(request.headers['accept-encoding'] ?? '')
-  if (compressed) reply.header('Content-Encoding', 'gzip')
-  return reply.type(type).send(compressed ? gzipped : body)
-}
-
-async function asset(type: string, body: Buffer): Promise<Asset> {
-  return { type, tag: `W/"${hash('sha1', body, 'base64url')}"`, body, gzipped: await compress(body) }
-}
-
-async function distributed(type: string, file: string): Promise<Asset> {
-  return asset(type, await readFile(locate.resolve(`swagger-ui-dist/${file}`)))
-}
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
-}
+const text = (content: string) => async () => Buffer.from(content)
 
 function page(specUrl: string, title: string): string {
   const yamlUrl = specUrl.replace(/\.json$/, '.yaml')

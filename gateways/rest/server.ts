@@ -10,6 +10,7 @@ import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { changeRoutes } from './changes.ts'
 import { describeRoutes } from './describe.ts'
+import { type FrontPageOptions, frontPage } from './front-page.ts'
 import { listHandler, rowHandler } from './read.ts'
 import { callHandler, readCallHandler } from './rpc.ts'
 import type { RestService } from './service.ts'
@@ -28,7 +29,7 @@ export type RestObservation =
   | ChangeHubObservation
   | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
 
-export interface RestGatewayOptions {
+export interface RestGatewayOptions extends FrontPageOptions {
   readonly host: string
   /** 0 takes a free one. */
   readonly port: number
@@ -117,7 +118,8 @@ async function listen(
   }
   const refuseOthers = refuseOtherMethods(app)
   healthRoutes(app, database)
-  await describeRoutes(app, service, { jwt: authenticator.enabled, changes: options.changes !== undefined })
+  describeRoutes(app, service, { jwt: authenticator.enabled, changes: options.changes !== undefined })
+  frontPage(app, options)
   const hub =
     options.changes === undefined
       ? null

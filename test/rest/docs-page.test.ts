@@ -9,7 +9,7 @@ async function served(options: { readonly specUrl: string; readonly title?: stri
     corsOrigins: ['*'],
     onFault: ({ error }) => t.fail(String(error)),
   })
-  await docsPage(app, options)
+  docsPage(app, options)
   return app
 }
 
