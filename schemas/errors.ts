@@ -1,7 +1,8 @@
 import { dataErrors } from './data/errors.ts'
 import { httpErrors } from './http/errors.ts'
+import { workflowErrors } from './workflows/errors.ts'
 
 /** Every error code of the platform, with its HTTP status and meaning: the README's errors page is held to it by a test. */
-export const errorCodes = { ...httpErrors, ...dataErrors } as const
+export const errorCodes = { ...httpErrors, ...dataErrors, ...workflowErrors } as const
 
 export type ErrorCode = keyof typeof errorCodes

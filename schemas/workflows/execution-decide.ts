@@ -1,0 +1,205 @@
+import { Rejected } from '../failure.ts'
+import { type ExecutionState, isEnded, isLive, type Run } from './execution.ts'
+import { Advance, outputsTask, retryTime, type Surroundings } from './execution-advance.ts'
+import {
+  EndRequested,
+  ExecutionEnded,
+  type ExecutionFact,
+  ExecutionPaused,
+  ExecutionResumed,
+  type Failure,
+  LateResult,
+  type Opening,
+  QuestionAnswered,
+  TaskClaimed,
+  TaskFailed,
+  TaskOpened,
+  TaskSkipped,
+  TaskSucceeded,
+  type Value,
+} from './execution-facts.ts'
+import { type FlowPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
+
+/** What a worker found when it ran an attempt. */
+export type TaskResult =
+  | { readonly kind: 'success'; readonly outputs: Value }
+  | { readonly kind: 'opening'; readonly opening: Opening }
+  | { readonly kind: 'skip'; readonly reason: string }
+  | { readonly kind: 'failure'; readonly failure: Failure }
+
+/** What reaches an execution from the engine itself; none of them can be refused. */
+export type ExecutionCommand =
+  /** Begin, or look whether a time has come or something was lost. */
+  | { readonly type: 'nudge' }
+  /** One of the flow's places was given to it, or refused. */
+  | { readonly type: 'slot'; readonly granted: boolean }
+  | {
+      readonly type: 'result'
+      readonly run: string
+      readonly attempt: number
+      readonly startedAt: number
+      readonly worker: string
+      readonly result: TaskResult
+    }
+  /** An execution it has started has ended. */
+  | {
+      readonly type: 'child'
+      readonly run: string
+      readonly executionId: string
+      readonly status: 'success' | 'failed' | 'cancelled' | 'timed-out'
+      readonly outputs: Value
+      readonly failure: Failure | null
+    }
+
+/** What commands that meet on one execution come to, with all that follows from them. */
+export function decideCommands(
+  plan: FlowPlan,
+  state: ExecutionState,
+  commands: readonly ExecutionCommand[],
+  around: Surroundings,
+): { readonly facts: readonly ExecutionFact[]; readonly state: ExecutionState } {
+  const advance = new Advance(plan, state, around)
+  for (const command of commands) {
+    if (command.type === 'result') acceptResult(plan, advance, command, around.now)
+    else if (command.type === 'child') acceptChild(plan, advance, command, around.now)
+    else acceptSlot(plan, advance, command, around.now)
+  }
+  advance.run()
+  return { facts: advance.facts, state: advance.state }
+}
+
+type Slot = Extract<ExecutionCommand, { type: 'slot' | 'nudge' }>
+
+function acceptSlot(plan: FlowPlan, advance: Advance, command: Slot, now: number): void {
+  if (command.type === 'nudge' || command.granted) {
+    advance.begin(command.type === 'slot')
+    return
+  }
+  if (advance.state.stage !== 'queued') return
+  const cancels = plan.concurrency?.behavior === 'cancel'
+  const failure: Failure = { message: `The flow runs ${plan.concurrency?.limit} times already`, kind: 'refused' }
+  advance.emit(ExecutionEnded.of({ status: cancels ? 'cancelled' : 'failed', at: now, failure }))
+}
+
+type Result = Extract<ExecutionCommand, { type: 'result' }>
+
+function acceptResult(plan: FlowPlan, advance: Advance, command: Result, now: number): void {
+  const { run: key, attempt, startedAt, worker, result } = command
+  const run = advance.state.runs[key]
+  if (run === undefined || isEnded(advance.state.stage) || run.attempt !== attempt || run.status !== 'scheduled') {
+    // The very same result once more is no news.
+    const known = run !== undefined && run.attempt === attempt && run.status !== 'cancelled'
+    if (!known && run !== undefined) advance.emit(LateResult.of({ run: key, attempt, outcome: result.kind, at: now }))
+    return
+  }
+  const task = findTask(plan, run)
+  const detail = { run: key, attempt, task: run.task, startedAt, at: now, worker }
+  if (result.kind === 'success') advance.emit(TaskSucceeded.of({ ...detail, outputs: result.outputs }))
+  else if (result.kind === 'skip') {
+    advance.emit(TaskSkipped.of({ run: key, task: run.task, type: run.type, reason: result.reason, at: now }))
+  } else if (result.kind === 'opening') {
+    const deadlineAt = task.timeoutMs === null ? null : now + task.timeoutMs
+    advance.emit(TaskOpened.of({ run: key, attempt, opening: result.opening, startedAt, at: now, deadlineAt }))
+  } else {
+    const { failure } = result
+    advance.emit(TaskFailed.of({ ...detail, failure, retryAt: retryTime(task.retry, { key, attempt, failure, now }) }))
+  }
+}
+
+type Child = Extract<ExecutionCommand, { type: 'child' }>
+
+function acceptChild(plan: FlowPlan, advance: Advance, command: Child, now: number): void {
+  const run = advance.state.runs[command.run]
+  const { opening } = run ?? {}
+  if (run?.status !== 'waiting' || opening?.kind !== 'child' || opening.executionId !== command.executionId) return
+  const { attempt, firstAt: startedAt, task } = run
+  const detail = { run: command.run, attempt, task, startedAt, at: now }
+  if (command.status === 'success') {
+    advance.emit(TaskSucceeded.of({ ...detail, outputs: command.outputs }))
+    return
+  }
+  const why = command.failure === null ? '' : `: ${command.failure.message}`
+  const failure: Failure = {
+    message: `The execution ${command.executionId} ended ${command.status}${why}`,
+    kind: 'refused',
+  }
+  const retryAt = retryTime(findTask(plan, run).retry, { key: command.run, attempt, failure, now })
+  advance.emit(TaskFailed.of({ ...detail, failure, retryAt }))
+}
+
+/** The plan of a run. @throws {Error} when the flow has no such task, which a pinned flow cannot bring about. */
+export function findTask(plan: FlowPlan, { task: name }: Pick<Run, 'task'>): TaskPlan {
+  if (name === outputsTask.name) return outputsTask
+  for (const task of tasksOf(plan.tasks, plan.errors, plan.finally)) if (task.name === name) return task
+  throw new Error(`The flow has no task ${name}`)
+}
+
+/** A task that must not run twice is claimed before it runs: empty when this attempt is claimed by somebody. */
+export function decideClaim(
+  state: ExecutionState,
+  { run: key, attempt, worker, now }: { run: string; attempt: number; worker: string; now: number },
+): readonly ExecutionFact[] {
+  const run = state.runs[key]
+  if (isEnded(state.stage) || run?.status !== 'scheduled' || run.attempt !== attempt || run.claimedBy !== null)
+    return []
+  return [TaskClaimed.of({ run: key, attempt, worker, at: now })]
+}
+
+/**
+ * Cancels what has not ended. With `kill`, or without a `finally` in the flow, it has ended with this.
+ * @throws {Rejected} `workflows/execution-not-found`; `workflows/execution-ended`.
+ */
+export function decideCancel(
+  state: ExecutionState,
+  { by, now, kill }: { readonly by: string; readonly now: number; readonly kill: boolean },
+): readonly ExecutionFact[] {
+  requireUnended(state, 'cancelled')
+  const ends = kill || state.created?.hasFinally !== true || state.stage === 'queued'
+  if (ends) return [ExecutionEnded.of({ status: 'cancelled', at: now, by })]
+  return state.ending === null ? [EndRequested.of({ status: 'cancelled', by, at: now })] : []
+}
+
+/** @throws {Rejected} `workflows/execution-not-found`; `workflows/execution-ended`; `workflows/execution-state`. */
+export function decidePause(state: ExecutionState, by: string, now: number): readonly ExecutionFact[] {
+  requireUnended(state, 'paused')
+  if (state.stage === 'paused') return []
+  if (state.ending !== null) throw new Rejected('workflows/execution-state', 'The execution is being cancelled')
+  return [ExecutionPaused.of({ by, at: now })]
+}
+
+/** @throws {Rejected} `workflows/execution-not-found`; `workflows/execution-ended`; `workflows/execution-state`. */
+export function decideResume(state: ExecutionState, by: string, now: number): readonly ExecutionFact[] {
+  requireUnended(state, 'resumed')
+  if (state.stage !== 'paused') throw new Rejected('workflows/execution-state', 'The execution is not paused')
+  return [ExecutionResumed.of({ by, at: now })]
+}
+
+export interface Answer {
+  readonly run: string
+  readonly answer: 'approved' | 'rejected'
+  readonly by: string
+  readonly comment: string
+}
+
+/** @throws {Rejected} `workflows/approval-not-found`; `workflows/approval-decided` when it was answered, or is not waited for any more. */
+export function decideAnswer(state: ExecutionState, answer: Answer, now: number): readonly ExecutionFact[] {
+  const run = state.runs[answer.run]
+  if (run === undefined || run.opening?.kind !== 'pause' || run.opening.question === null) {
+    throw new Rejected('workflows/approval-not-found', 'There is no such approval')
+  }
+  const { until } = run.opening
+  const late = until !== null && until <= now
+  if (run.answer !== null || late || !isLive(run) || isEnded(state.stage)) {
+    throw new Rejected('workflows/approval-decided', `The approval is ${run.answer?.answer ?? 'expired'} already`)
+  }
+  return [QuestionAnswered.of({ ...answer, at: now })]
+}
+
+function requireUnended(state: ExecutionState, verb: string): void {
+  if (state.stage === 'absent') throw new Rejected('workflows/execution-not-found', 'There is no such execution')
+  if (isEnded(state.stage)) {
+    throw new Rejected('workflows/execution-ended', `The execution has ended and cannot be ${verb}`, {
+      details: { status: state.stage },
+    })
+  }
+}

@@ -1,0 +1,306 @@
+import { type Static, Type } from 'typebox'
+import { defineEvent, defineEvents, type EventSet } from '../../bus/message.ts'
+
+const Time = Type.Integer({ description: 'epoch ms' })
+const text = Type.String
+const closed = { additionalProperties: false } as const
+
+/** What a task or an execution has given: the JSON itself, or where it lies in the object store when it is large. */
+export const Value = Type.Union([
+  Type.Object({ json: Type.Unknown() }, closed),
+  Type.Object({ object: text({ description: 'digest in the object store' }), sizeBytes: Type.Integer() }, closed),
+])
+export type Value = Static<typeof Value>
+
+/** Why something failed. `kind` decides whether a retry can help. */
+export const Failure = Type.Object(
+  {
+    message: text(),
+    kind: Type.Union([
+      Type.Literal('refused', { description: 'a final no of what was called, or of the input' }),
+      Type.Literal('unavailable', { description: 'a passing fault: a retry can help' }),
+      Type.Literal('timeout'),
+      Type.Literal('lost', { description: 'the worker died while a task ran that must not run twice' }),
+    ]),
+    /** The task that failed first, for an execution and for a control task. */
+    task: Type.Optional(text()),
+  },
+  closed,
+)
+export type Failure = Static<typeof Failure>
+
+/**
+ * What a control task has decided: a block to run, items to run a block for, another round of a loop, an execution to wait for, or
+ * to wait for a time or for a person.
+ */
+export const Opening = Type.Union([
+  Type.Object(
+    {
+      kind: Type.Literal('block'),
+      block: text({ description: 'empty: none of them' }),
+      concurrency: Type.Integer({ minimum: 1 }),
+      onFailure: Type.Union([Type.Literal('cancel'), Type.Literal('wait'), Type.Literal('continue')]),
+    },
+    closed,
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('items'),
+      items: Value,
+      count: Type.Integer({ minimum: 0 }),
+      concurrency: Type.Integer({ minimum: 1 }),
+      onFailure: Type.Union([Type.Literal('cancel'), Type.Literal('wait'), Type.Literal('continue')]),
+    },
+    closed,
+  ),
+  Type.Object(
+    { kind: Type.Literal('round'), round: Type.Integer({ minimum: 0, description: 'from 0' }), goOn: Type.Boolean() },
+    closed,
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('child'),
+      executionId: text(),
+      flowId: text(),
+      inputs: Type.Record(text(), Type.Unknown()),
+      wait: Type.Boolean({ description: 'whether its end is waited for; then its failure is this failure' }),
+    },
+    closed,
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('pause'),
+      until: Type.Union([Time, Type.Null()]),
+      /** What a person is asked; null when only time is waited for. */
+      question: Type.Union([
+        Type.Object(
+          {
+            message: text(),
+            role: text({ description: 'who may decide, at least' }),
+            /** What it means when nobody has decided in time. */
+            onTimeout: Type.Union([Type.Literal('fail'), Type.Literal('approve'), Type.Literal('reject')]),
+          },
+          closed,
+        ),
+        Type.Null(),
+      ]),
+    },
+    closed,
+  ),
+])
+export type Opening = Static<typeof Opening>
+
+/** What another execution has done already, for one that goes on from there. */
+export const Carried = Type.Object({
+  status: Type.Union([Type.Literal('success'), Type.Literal('skipped')]),
+  outputs: Type.Optional(Value),
+})
+
+const run = { run: text({ description: 'key of the task run: names and [iterations] from the outside in' }) }
+const attempt = { ...run, attempt: Type.Integer({ minimum: 1 }) }
+
+export const ExecutionCreated = defineEvent(
+  'executions.execution.created',
+  Type.Object(
+    {
+      executionId: text(),
+      flowId: text(),
+      flowName: text(),
+      namespace: text(),
+      revision: Type.Integer({ minimum: 1 }),
+      flowSequence: Type.Integer({ description: 'of the message in EVT_WORKFLOWS that holds this revision' }),
+      inputs: Type.Record(text(), Type.Unknown()),
+      trigger: Type.Record(text(), Type.Unknown(), { description: 'what set it off: `type`, and what came with it' }),
+      labels: Type.Record(text(), text()),
+      tasksTotal: Type.Integer(),
+      actor: text(),
+      at: Time,
+      /** Whether a cancelled execution has something left to do. */
+      hasFinally: Type.Boolean(),
+      /** The task of another execution that waits for this one. */
+      parent: Type.Optional(Type.Object({ executionId: text(), run: text() }, closed)),
+      /** The execution that this one repeats. */
+      origin: Type.Optional(
+        Type.Object(
+          {
+            executionId: text(),
+            kind: Type.Union([Type.Literal('retry'), Type.Literal('restart'), Type.Literal('replay')]),
+          },
+          closed,
+        ),
+      ),
+      carried: Type.Optional(Type.Record(text(), Carried)),
+    },
+    closed,
+  ),
+)
+/** It wants one of the places that its flow's concurrency leaves. */
+export const SlotRequested = defineEvent('executions.execution.slot-requested', Type.Object({ at: Time }, closed))
+export const ExecutionStarted = defineEvent(
+  'executions.execution.started',
+  Type.Object({ at: Time, deadlineAt: Type.Union([Time, Type.Null()]) }, closed),
+)
+export const ExecutionPaused = defineEvent('executions.execution.paused', Type.Object({ by: text(), at: Time }, closed))
+export const ExecutionResumed = defineEvent(
+  'executions.execution.resumed',
+  Type.Object({ by: text(), at: Time }, closed),
+)
+/** It ends as `status` once its `finally` is through. */
+export const EndRequested = defineEvent(
+  'executions.execution.end-requested',
+  Type.Object(
+    {
+      status: Type.Union([Type.Literal('cancelled'), Type.Literal('timed-out')]),
+      by: text(),
+      at: Time,
+    },
+    closed,
+  ),
+)
+export const ExecutionEnded = defineEvent(
+  'executions.execution.ended',
+  Type.Object(
+    {
+      status: Type.Union([
+        Type.Literal('success'),
+        Type.Literal('failed'),
+        Type.Literal('cancelled'),
+        Type.Literal('timed-out'),
+      ]),
+      at: Time,
+      outputs: Type.Optional(Value),
+      failure: Type.Optional(Failure),
+      by: Type.Optional(text()),
+    },
+    closed,
+  ),
+)
+export const TaskScheduled = defineEvent(
+  'executions.task.scheduled',
+  Type.Object(
+    {
+      ...attempt,
+      task: text(),
+      type: text(),
+      at: Time,
+      /** On the queue of tasks for any worker, or in the hands of the one that decided it. */
+      queued: Type.Boolean(),
+      /** Of a loop whose condition is asked again. */
+      round: Type.Optional(Type.Integer()),
+    },
+    closed,
+  ),
+)
+/** A task that must not run twice is about to run. */
+export const TaskClaimed = defineEvent(
+  'executions.task.claimed',
+  Type.Object({ ...attempt, worker: text(), at: Time }, closed),
+)
+export const TaskOpened = defineEvent(
+  'executions.task.opened',
+  Type.Object(
+    { ...attempt, opening: Opening, startedAt: Time, at: Time, deadlineAt: Type.Union([Time, Type.Null()]) },
+    closed,
+  ),
+)
+/** A control task goes on with its `errors`, or with its `finally`. */
+export const TaskEntered = defineEvent(
+  'executions.task.entered',
+  Type.Object(
+    {
+      ...run,
+      phase: Type.Union([Type.Literal('errors'), Type.Literal('finally')]),
+      failure: Type.Optional(Failure),
+      at: Time,
+    },
+    closed,
+  ),
+)
+export const IterationStarted = defineEvent(
+  'executions.task.iteration-started',
+  Type.Object({ ...run, index: Type.Integer(), at: Time }, closed),
+)
+export const IterationEnded = defineEvent(
+  'executions.task.iteration-ended',
+  Type.Object(
+    {
+      ...run,
+      index: Type.Integer(),
+      failed: Type.Boolean(),
+      outputs: Type.Record(text(), Value),
+      failure: Type.Optional(Failure),
+      at: Time,
+    },
+    closed,
+  ),
+)
+export const TaskSucceeded = defineEvent(
+  'executions.task.succeeded',
+  Type.Object(
+    { ...attempt, task: text(), outputs: Value, startedAt: Time, at: Time, worker: Type.Optional(text()) },
+    closed,
+  ),
+)
+export const TaskFailed = defineEvent(
+  'executions.task.failed',
+  Type.Object(
+    {
+      ...attempt,
+      task: text(),
+      failure: Failure,
+      startedAt: Time,
+      at: Time,
+      /** When it is tried again; null when this was the last time. */
+      retryAt: Type.Union([Time, Type.Null()]),
+      worker: Type.Optional(text()),
+    },
+    closed,
+  ),
+)
+export const TaskSkipped = defineEvent(
+  'executions.task.skipped',
+  Type.Object({ ...run, task: text(), type: text(), reason: text(), at: Time }, closed),
+)
+export const TaskCancelled = defineEvent('executions.task.cancelled', Type.Object({ ...run, at: Time }, closed))
+/** A result that came when it was not waited for any more; it changes nothing. */
+export const LateResult = defineEvent(
+  'executions.task.late-result',
+  Type.Object({ ...attempt, outcome: text(), at: Time }, closed),
+)
+export const QuestionAnswered = defineEvent(
+  'executions.task.question-answered',
+  Type.Object(
+    {
+      ...run,
+      answer: Type.Union([Type.Literal('approved'), Type.Literal('rejected')]),
+      by: text(),
+      comment: text(),
+      at: Time,
+    },
+    closed,
+  ),
+)
+
+/** All that can happen to an execution. Subject `evt.executions.execution.<id>`, stream `EVT_EXECUTIONS`. */
+export const executionEvents = defineEvents(
+  ExecutionCreated,
+  SlotRequested,
+  ExecutionStarted,
+  ExecutionPaused,
+  ExecutionResumed,
+  EndRequested,
+  ExecutionEnded,
+  TaskScheduled,
+  TaskClaimed,
+  TaskOpened,
+  TaskEntered,
+  IterationStarted,
+  IterationEnded,
+  TaskSucceeded,
+  TaskFailed,
+  TaskSkipped,
+  TaskCancelled,
+  LateResult,
+  QuestionAnswered,
+)
+export type ExecutionFact = typeof executionEvents extends EventSet<infer F> ? F : never

@@ -1,0 +1,106 @@
+import {
+  type ExecutionState,
+  evolveAll,
+  initialExecution,
+  isEnded,
+  type Run,
+} from '../../schemas/workflows/execution.ts'
+import { decideCommands, type ExecutionCommand, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
+import { ExecutionCreated, type ExecutionFact, type Opening } from '../../schemas/workflows/execution-facts.ts'
+import type { FlowPlan, OnFailure } from '../../schemas/workflows/flow-plan.ts'
+
+/** An execution without bus and workers: the decisions alone, and somebody who hands in the results. */
+export class Simulation {
+  readonly facts: ExecutionFact[] = []
+  readonly plan: FlowPlan
+  state: ExecutionState = initialExecution
+  now = 1_000
+
+  constructor(plan: FlowPlan, created: Partial<Parameters<typeof ExecutionCreated.of>[0]> = {}) {
+    this.plan = plan
+    this.add([
+      ExecutionCreated.of({
+        executionId: 'e1',
+        flowId: 'f1',
+        flowName: plan.name,
+        namespace: 'default',
+        revision: 1,
+        flowSequence: 1,
+        inputs: {},
+        trigger: { type: 'manual' },
+        labels: {},
+        tasksTotal: 1,
+        actor: 'ann',
+        at: this.now,
+        hasFinally: plan.finally.length > 0,
+        ...created,
+      }),
+    ])
+  }
+
+  add(facts: readonly ExecutionFact[]): void {
+    this.facts.push(...facts)
+    this.state = evolveAll(this.state, facts)
+  }
+
+  send(...commands: readonly ExecutionCommand[]): readonly ExecutionFact[] {
+    const { facts } = decideCommands(this.plan, this.state, commands, { now: this.now, queued: () => false })
+    this.add(facts)
+    return facts
+  }
+
+  begin(): this {
+    this.send({ type: 'nudge' })
+    return this
+  }
+
+  /** Keys of what a worker could run now. */
+  get scheduled(): readonly string[] {
+    return Object.entries(this.state.runs).flatMap(([key, run]) => (run.status === 'scheduled' ? [key] : []))
+  }
+
+  result(run: string, result: TaskResult, attempt = this.state.runs[run]?.attempt ?? 1): readonly ExecutionFact[] {
+    return this.send({ type: 'result', run, attempt, startedAt: this.now, worker: 'w1', result })
+  }
+
+  succeed(run: string, json: unknown = {}): readonly ExecutionFact[] {
+    return this.result(run, { kind: 'success', outputs: { json } })
+  }
+
+  fail(run: string, kind: 'refused' | 'unavailable' = 'refused'): readonly ExecutionFact[] {
+    return this.result(run, { kind: 'failure', failure: { message: `${run} failed`, kind } })
+  }
+
+  open(run: string, opening: Opening): readonly ExecutionFact[] {
+    return this.result(run, { kind: 'opening', opening })
+  }
+
+  later(ms: number): this {
+    this.now += ms
+    this.send({ type: 'nudge' })
+    return this
+  }
+
+  run(key: string): Run | undefined {
+    return this.state.runs[key]
+  }
+
+  get ended(): boolean {
+    return isEnded(this.state.stage)
+  }
+
+  /** The types of the facts about a run, without the component. */
+  history(run: string): readonly string[] {
+    return this.facts.flatMap(({ type, data }) => {
+      return (data as { run?: string }).run === run ? [type.replace('executions.task.', '')] : []
+    })
+  }
+}
+
+export function block(name: string, concurrency = 1_000, onFailure: OnFailure = 'cancel'): Opening {
+  return { kind: 'block', block: name, concurrency, onFailure }
+}
+
+export function items(count: number, concurrency = 1, onFailure: OnFailure = 'cancel'): Opening {
+  return { kind: 'items', items: { json: Array.from({ length: count }, (_, i) => i) }, count, concurrency, onFailure }
+}
