@@ -4,6 +4,7 @@ import { delimiter, join, relative, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { environment } from '../schemas/config/environment.ts'
+import { bringChromium } from './local/chromium.ts'
 import { bringNats } from './local/nats-fetch.ts'
 import { checkout, searchPath } from './settings.ts'
 
@@ -26,6 +27,7 @@ export async function runTests(files: readonly string[], { jobs, folder }: TestO
     files.length > 0
       ? files.map((file) => relative(checkout, resolve(file)))
       : globSync('test/**/*.test.ts', { cwd: checkout })
+  if (all.some(needsBrowser)) await bringChromium(searchPath(), (line) => console.log(line))
   const args = ['run', '--disable-coverage', `--jobs=${jobs}`, '--reporter=tap', '--timeout=300', ...all.sort()]
   const child = spawn(process.execPath, [tap, ...args], {
     cwd: checkout,
@@ -42,6 +44,8 @@ export async function runTests(files: readonly string[], { jobs, folder }: TestO
   console.log(`${passed} passed, ${failures} failed`)
   return failures === 0
 }
+
+const needsBrowser = (file: string) => readFileSync(join(checkout, file), 'utf8').includes('playwright-core')
 
 const tap = join(checkout, 'node_modules/tap/dist/esm/run.mjs')
 

@@ -43,11 +43,11 @@ async function examples() {
   const list = __schema.queryType.fields.find(({ args }) => args.some(({ name }) => name === 'limit'))
   if (list === undefined) return []
   const columns = await selection(named(list.type).name, 0, '    ')
-  const tabs = [{ query: 'query {\\n  ' + list.name + '(limit: 10) {\\n' + columns + '\\n  }\\n}\\n' }]
+  const tabs = [{ query: 'query Rows {\\n  ' + list.name + '(limit: 10) {\\n' + columns + '\\n  }\\n}\\n' }]
   const changes = __schema.subscriptionType?.fields.find(({ name }) => name === list.name + 'Changes')
   if (changes === undefined) return tabs
   const event = await selection(named(changes.type).name, 1, '    ')
-  return [...tabs, { query: 'subscription {\\n  ' + changes.name + ' {\\n' + event + '\\n  }\\n}\\n' }]
+  return [...tabs, { query: 'subscription Changes {\\n  ' + changes.name + ' {\\n' + event + '\\n  }\\n}\\n' }]
 }
 
 /** Without the right to introspect there are none. */
