@@ -37,6 +37,8 @@ export type ExecutionCommand =
       readonly type: 'result'
       readonly run: string
       readonly attempt: number
+      /** Of the run when it was scheduled. */
+      readonly round: number
       readonly startedAt: number
       readonly worker: string
       readonly result: TaskResult
@@ -84,11 +86,12 @@ function acceptSlot(plan: FlowPlan, advance: Advance, command: Slot, now: number
 type Result = Extract<ExecutionCommand, { type: 'result' }>
 
 function acceptResult(plan: FlowPlan, advance: Advance, command: Result, now: number): void {
-  const { run: key, attempt, startedAt, worker, result } = command
+  const { run: key, attempt, round, startedAt, worker, result } = command
   const run = advance.state.runs[key]
-  if (run === undefined || isEnded(advance.state.stage) || run.attempt !== attempt || run.status !== 'scheduled') {
+  const awaited = run?.status === 'scheduled' && run.attempt === attempt && run.round === round
+  if (run === undefined || isEnded(advance.state.stage) || !awaited) {
     // The very same result once more is no news.
-    const known = run !== undefined && run.attempt === attempt && run.status !== 'cancelled'
+    const known = run?.attempt === attempt && run.status !== 'cancelled'
     if (!known && run !== undefined) advance.emit(LateResult.of({ run: key, attempt, outcome: result.kind, at: now }))
     return
   }

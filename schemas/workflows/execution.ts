@@ -45,6 +45,8 @@ export interface Run {
    */
   readonly status: 'scheduled' | 'retrying' | 'open' | 'waiting' | 'success' | 'failed' | 'skipped' | 'cancelled'
   readonly attempt: number
+  /** How often the condition of a loop has been asked in this attempt. */
+  readonly round: number
   /** When the status began; of `retrying`, when it ends. */
   readonly at: number
   readonly firstAt: number
@@ -253,7 +255,17 @@ export class Draft {
       this.#forget(`${key}[`)
     }
     const again = round === undefined ? { loop: null, opening: null, phase: 'body' as const, answer: null } : {}
-    this.#put(key, { ...known, ...again, status: 'scheduled', attempt, at, queued, claimedBy: null, failure: null })
+    this.#put(key, {
+      ...known,
+      ...again,
+      status: 'scheduled',
+      attempt,
+      round: round ?? 0,
+      at,
+      queued,
+      claimedBy: null,
+      failure: null,
+    })
     if (round === undefined) this.#ownLoops.delete(key)
   }
 
@@ -312,6 +324,7 @@ function newRun(known: Pick<Run, 'task' | 'type' | 'at' | 'queued'>): Run {
     ...known,
     status: 'scheduled',
     attempt: 1,
+    round: 0,
     firstAt: known.at,
     claimedBy: null,
     outputs: null,

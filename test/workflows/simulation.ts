@@ -59,8 +59,12 @@ export class Simulation {
     return Object.entries(this.state.runs).flatMap(([key, run]) => (run.status === 'scheduled' ? [key] : []))
   }
 
-  result(run: string, result: TaskResult, attempt = this.state.runs[run]?.attempt ?? 1): readonly ExecutionFact[] {
-    return this.send({ type: 'result', run, attempt, startedAt: this.now, worker: 'w1', result })
+  result(
+    run: string,
+    result: TaskResult,
+    { attempt = this.state.runs[run]?.attempt ?? 1, round = this.state.runs[run]?.round ?? 0 } = {},
+  ): readonly ExecutionFact[] {
+    return this.send({ type: 'result', run, attempt, round, startedAt: this.now, worker: 'w1', result })
   }
 
   succeed(run: string, json: unknown = {}): readonly ExecutionFact[] {
