@@ -8,8 +8,8 @@ export interface Decision<State, F extends Fact>
   extends Place,
     Partial<Pick<Message, 'id' | 'actor' | 'causation' | 'correlation' | 'traceparent'>> {
   readonly aggregate: Aggregate<State, F>
-  /** Pure; no facts means nothing is appended. What it throws goes to the caller. */
-  readonly decide: (state: State) => readonly F[]
+  /** Pure; no facts means nothing is appended. What it throws goes to the caller. `sequence`: the stream's, of the last message. */
+  readonly decide: (state: State, sequence: number) => readonly F[]
   /** How often to decide again after a conflict. Default 10. */
   readonly retries?: number
 }
@@ -40,7 +40,7 @@ export async function decide<State, F extends Fact>(
   for (let retry = 0; ; retry++) {
     const { id: lastId, ...before } = await load(bus, aggregate, { stream, subject })
     if (lastId === id) return { ...before, facts: [] }
-    const facts = ask(before.state)
+    const facts = ask(before.state, before.sequence)
     if (facts.length === 0) return { ...before, facts }
     const state = facts.reduce((folded, fact) => aggregate.evolve(folded, fact), before.state)
     const message = { ...told, id, facts, ...carrying(aggregate, state) }

@@ -40,13 +40,18 @@ export async function load<State, F extends Fact>(
 export async function readMessage<F extends Fact>(
   bus: Bus,
   events: EventSet<F>,
-  { header, headers, data }: Pick<StoredMsg, 'data'> & { header?: StoredMsg['header']; headers?: StoredMsg['header'] },
+  {
+    header,
+    headers,
+    data,
+  }: Pick<StoredMsg, 'data'> & { header?: StoredMsg['header']; headers?: StoredMsg['header'] | undefined },
 ): Promise<Message<F>> {
   const found = header ?? headers ?? { get: () => '' }
   return decodeMessage(events, found, await fetchBody(bus, found, data))
 }
 
-function carriedState<State, F extends Fact>(
+/** The state that a message carries, if this program can believe it. */
+export function carriedState<State, F extends Fact>(
   aggregate: Aggregate<State, F>,
   { state }: Message,
 ): { state: State } | null {

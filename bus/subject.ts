@@ -54,6 +54,31 @@ export function deadSubjects(consumer?: string): string {
   return consumer === undefined ? 'dead.>' : `${subject('dead', consumer)}.>`
 }
 
+/** `call.<function>.<id>`: a synchronous call of a function. */
+export function callSubject(functionId: string, id: string): string {
+  return subject('call', functionId, id)
+}
+
+/** `invocation.<id>`: an asynchronous call of a function that is not done. */
+export function invocationSubject(id: string): string {
+  return subject('invocation', id)
+}
+
+/** `outcome.<id>`: what became of it. */
+export function outcomeSubject(id: string): string {
+  return subject('outcome', id)
+}
+
+/** `log.<entity>.<id>`: log lines. */
+export function logSubject(entity: string, id: string): string {
+  return subject('log', entity, id)
+}
+
+/** `functions.<presence|ask|flush>`, on core NATS: a worker says that it is there; who is there?; counters shall be flushed. */
+export function functionWorkersSubject(part: 'presence' | 'ask' | 'flush'): string {
+  return subject('functions', part)
+}
+
 /** `cdc.<source>.<schema>.<table>`: what the subjects of all changes of a table begin with. */
 export function tableSubject(source: string, schema: string, table: string): string {
   return subject('cdc', source, schema, table)

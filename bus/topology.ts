@@ -41,6 +41,13 @@ const maxMessageBytes = 1024 * 1024
 export const bodyStore = 'bodies'
 /** Small shared state of the platform lies in this key-value bucket. */
 export const platformBucket = 'platform'
+/** What functions keep lies in this one. */
+export const functionsBucket = 'functions'
+/** A request body of 1 MB and the headers. */
+const maxCallBytes = maxMessageBytes + 128 * 1024
+const maxWaitingCallBytes = 256 * 1024 ** 2
+/** What a function may answer, 6 MB, and the headers. */
+const maxOutcomeBytes = 6 * 1024 ** 2 + 128 * 1024
 /** The largest value a key-value bucket takes. */
 export const maxValueBytes = 64 * 1024
 
@@ -62,7 +69,25 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
       subjects: ['call.>'],
       retention: RetentionPolicy.Workqueue,
       storage: StorageType.Memory,
+      // Nobody waits for the answer of an older one.
+      max_age: nanos(10 * 60_000),
+      max_bytes: maxWaitingCallBytes,
+      discard: DiscardPolicy.New,
+      max_msg_size: maxCallBytes,
+    }),
+    stream(options, {
+      name: 'INVOCATIONS',
+      subjects: ['invocation.>'],
+      retention: RetentionPolicy.Workqueue,
+      max_msg_size: maxCallBytes,
+    }),
+    stream(options, {
+      name: 'OUTCOMES',
+      subjects: ['outcome.>'],
       max_age: nanos(day),
+      max_bytes: 4 * 1024 ** 3,
+      max_msgs_per_subject: 1,
+      max_msg_size: maxOutcomeBytes,
     }),
     log(changeStream, ['cdc.>'], changeAgeMs, changeBytes),
     log('LOGS', ['log.>'], 7 * day, 4 * 1024 ** 3),
@@ -84,6 +109,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     stream(options, { name: 'COUNTERS', subjects: ['count.>'], allow_msg_counter: true, max_msgs_per_subject: 1 }),
     objectStore(options, bodyStore),
     bucket(options, platformBucket),
+    bucket(options, functionsBucket),
   ]
 }
 
