@@ -1,0 +1,49 @@
+import { type Static, Type } from 'typebox'
+
+/** The eight categories of the catalogue, and how many built-in plugins each has. */
+export const pluginCategories = {
+  Core: 14,
+  'Flow Control': 9,
+  Transforms: 13,
+  Databases: 5,
+  Protocol: 10,
+  SaaS: 17,
+  AI: 6,
+  Utility: 9,
+} as const
+
+const Category = Type.Union([
+  Type.Literal('Core'),
+  Type.Literal('Flow Control'),
+  Type.Literal('Transforms'),
+  Type.Literal('Databases'),
+  Type.Literal('Protocol'),
+  Type.Literal('SaaS'),
+  Type.Literal('AI'),
+  Type.Literal('Utility'),
+  Type.Literal('Custom', { description: "the users' own" }),
+])
+
+/** What a plugin says of itself. Workers put it on the bus when they start; gateways list it and check flows against it. */
+export const PluginManifest = Type.Object(
+  {
+    id: Type.String({ pattern: '^[a-z][a-z0-9]*(\\.[a-z][a-z0-9-]*)+$' }),
+    name: Type.String(),
+    category: Category,
+    description: Type.String(),
+    /** JSON Schema of `properties`. */
+    inputSchema: Type.Unknown(),
+    /** JSON Schema of what it gives. */
+    outputSchema: Type.Unknown(),
+    /** A flow in YAML that runs as it stands. */
+    example: Type.String(),
+    needs: Type.Union([Type.String(), Type.Null()]),
+    effect: Type.Union([Type.Literal('pure'), Type.Literal('idempotent'), Type.Literal('once')]),
+    /** A task that decides what runs under it. */
+    control: Type.Boolean(),
+    /** Of a control task: the names of its lists of tasks. */
+    blocks: Type.Optional(Type.Array(Type.String())),
+  },
+  { additionalProperties: false },
+)
+export type PluginManifest = Static<typeof PluginManifest>

@@ -1,0 +1,145 @@
+import { Drop, Liquid, type Template } from 'liquidjs'
+
+/** A template that cannot be read or rendered; the text says where and why, and holds no value. */
+export class TemplateMistake extends Error {
+  override readonly name = 'TemplateMistake'
+}
+
+/** What templates can name: `inputs`, `outputs`, `vars`, `execution`, `trigger`, `kv`, and in a loop `item` and `index`. */
+export type TemplateScope = Readonly<Record<string, unknown>>
+
+/** A credential a text asks for: `${NAME}`, or one field of it, `${NAME.field}`. */
+export interface CredentialUse {
+  readonly name: string
+  readonly field: string | null
+}
+
+const maxTemplateLength = 100_000
+const maxRenderMs = 1_000
+const maxOutputBytes = 16 * 1024 * 1024
+/** Liquid's own tags and outputs, or a credential, or one that is written with `$${` to stay as it is. */
+const parts = /\{\{[\s\S]*?\}\}|\{%[\s\S]*?%\}|(\$?)\$\{([A-Z][A-Z0-9_]*)(?:\.([A-Za-z_][A-Za-z0-9_]*))?\}/g
+const wholeOutput = /^\s*\{\{-?([\s\S]*?)-?\}\}\s*$/
+/** Where credentials lie in the scope: no template can be written that reads it but through `${NAME}`. */
+const credentialsName = 'busbarCredentials'
+
+const liquid = new Liquid({
+  cache: 1_000,
+  ownPropertyOnly: true,
+  strictFilters: true,
+  strictVariables: false,
+  jsTruthy: true,
+  parseLimit: maxTemplateLength,
+  renderLimit: maxRenderMs,
+  memoryLimit: maxOutputBytes,
+  // Nothing is read from the disk of the platform.
+  templates: {},
+})
+liquid.registerFilter('to_json', (value: unknown) => JSON.stringify(value))
+liquid.registerFilter('from_json', (text: unknown) => JSON.parse(String(text)))
+
+/** Something whose members are looked up when a template names them. */
+export class Lookup extends Drop {
+  readonly #find: (key: string) => unknown
+  constructor(find: (key: string) => unknown) {
+    super()
+    this.#find = find
+  }
+  override liquidMethodMissing(key: string | number): unknown {
+    return this.#find(String(key))
+  }
+}
+
+/** What is wrong with a text as a template; null when nothing is. */
+export function templateMistake(text: string): string | null {
+  if (text.length > maxTemplateLength) return `is longer than ${maxTemplateLength} characters`
+  try {
+    parse(text)
+    return null
+  } catch (error) {
+    return reason(error)
+  }
+}
+
+/** Every credential that a value asks for, at any depth. */
+export function credentialsIn(value: unknown): readonly CredentialUse[] {
+  const found = new Map<string, CredentialUse>()
+  walkTexts(value, (text) => {
+    for (const [all, escaped, name, field] of text.matchAll(parts)) {
+      if (name !== undefined && escaped === '') found.set(all, { name, field: field ?? null })
+    }
+  })
+  return [...found.values()]
+}
+
+/**
+ * Renders every text in a value. A text that is one output and nothing else keeps its type: `{{ outputs["a"]["rows"] }}` gives the list.
+ * What is rendered is never read as a template again, so data cannot ask for credentials.
+ *
+ * @param credentials by `NAME` or `NAME.field`
+ * @throws {TemplateMistake}
+ */
+export async function renderValue(
+  value: unknown,
+  scope: TemplateScope,
+  credentials: Readonly<Record<string, unknown>> = {},
+): Promise<unknown> {
+  if (typeof value === 'string') return await renderText(value, { ...scope, [credentialsName]: credentials })
+  if (Array.isArray(value)) return await Promise.all(value.map((each) => renderValue(each, scope, credentials)))
+  if (value === null || typeof value !== 'object') return value
+  const entries = Object.entries(value).map(async ([key, each]) => {
+    return [key, await renderValue(each, scope, credentials)] as const
+  })
+  return Object.fromEntries(await Promise.all(entries))
+}
+
+/** Whether a rendered condition holds: all but nothing, `false`, `0`, `null` and the empty text. */
+export function holds(rendered: unknown): boolean {
+  if (typeof rendered !== 'string') return Boolean(rendered)
+  return !['', 'false', '0', 'null', 'undefined'].includes(rendered.trim())
+}
+
+async function renderText(text: string, scope: TemplateScope): Promise<unknown> {
+  if (!text.includes('{{') && !text.includes('{%') && !text.includes('${')) return text
+  try {
+    const source = withCredentials(text)
+    const whole = wholeOutput.exec(source)
+    if (whole !== null && !whole[1]!.includes('}}')) return (await liquid.evalValue(whole[1]!.trim(), scope)) ?? null
+    return await liquid.render(parse(text), scope)
+  } catch (error) {
+    throw new TemplateMistake(reason(error), { cause: error })
+  }
+}
+
+function parse(text: string): Template[] {
+  const source = withCredentials(text)
+  const whole = wholeOutput.exec(source)
+  if (whole !== null && !whole[1]!.includes('}}') && whole[1]!.trim() === '') throw new Error('the output is empty')
+  return liquid.parse(source)
+}
+
+function withCredentials(text: string): string {
+  return text.replace(
+    parts,
+    (all, escaped: string | undefined, name: string | undefined, field: string | undefined) => {
+      if (name === undefined) {
+        if (all.includes(credentialsName)) throw new Error(`${credentialsName} cannot be named`)
+        return all
+      }
+      const full = field === undefined ? name : `${name}.${field}`
+      return escaped === '$' ? `\${${full}}` : `{{ ${credentialsName}["${full}"] }}`
+    },
+  )
+}
+
+function walkTexts(value: unknown, visit: (text: string) => void): void {
+  if (typeof value === 'string') visit(value)
+  else if (value !== null && typeof value === 'object') {
+    for (const each of Object.values(value)) walkTexts(each, visit)
+  }
+}
+
+/** Liquid's messages end with the file and line of a template that has none. */
+function reason(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).split('\n')[0]!.replace(/, file:.*$/, '')
+}
