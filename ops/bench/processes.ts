@@ -32,8 +32,8 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Runs a module of this folder and waits for its `ready`. */
-  module(file: string, args: readonly string[]): Promise<Started> {
-    return this.#start(join(import.meta.dirname, file), args, file)
+  module(file: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Started> {
+    return this.#start(join(import.meta.dirname, file), args, file, env)
   }
 
   /** Runs a role as `busbar run` does, with these configuration values. */
@@ -63,10 +63,14 @@ export class Bench implements AsyncDisposable {
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 })
   }
 
-  async #start(path: string, args: readonly string[], name: string): Promise<Started> {
+  async #start(path: string, args: readonly string[], name: string, env = {}): Promise<Started> {
     const logPath = join(this.#folder, `${name.replace(/\W/g, '-')}.log`)
     const log = openSync(logPath, 'a')
-    const child = fork(path, [...args], { stdio: ['ignore', log, log, 'ipc'], execArgv: [], env: environment() })
+    const child = fork(path, [...args], {
+      stdio: ['ignore', log, log, 'ipc'],
+      execArgv: [],
+      env: { ...environment(), ...env },
+    })
     this.#ends.push(() => endProcess(child, [['SIGTERM', 10_000], ['SIGKILL', 2_000]])) // biome-ignore format: one step a pair
     const message = await Promise.race([firstMessage(child), exit(child)])
     if (message?.kind === 'ready') return { pid: child.pid!, url: message.url ?? '' }
@@ -87,18 +91,27 @@ export interface Started {
   readonly url: string
 }
 
-/** Values for a gateway or a worker on the benchmark's servers, with tokens and row security on. */
-export function roleConfig(postgres: PostgresServer, nats: NatsServer): Record<string, string | number | boolean> {
+type RoleConfig = Record<string, string | number | boolean>
+
+/** Values for a gateway alone, which connects as the owner of the tables. */
+export function databaseConfig(postgres: PostgresServer): RoleConfig {
   const { hostname, port, pathname, username, password } = new URL(postgres.url)
   return {
     'spring.datasource.url': `jdbc:postgresql://${hostname}:${port}${pathname}`,
     'spring.datasource.username': username,
     'spring.datasource.password': password,
+    'log.level': 'warn',
+  }
+}
+
+/** Values for a gateway or a worker on the benchmark's servers, with tokens and row security on. */
+export function roleConfig(postgres: PostgresServer, nats: NatsServer): RoleConfig {
+  return {
+    ...databaseConfig(postgres),
     'app.nats.enabled': true,
     'app.nats.url': nats.url,
     'app.jwt.secret': jwtSecret,
     'app.jwt.anonymous-role': webRole,
-    'log.level': 'warn',
   }
 }
 
