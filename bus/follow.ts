@@ -4,6 +4,7 @@ import { pause } from './handle.ts'
 import { carriedState, load, readMessage } from './load.ts'
 import type { Aggregate, Fact } from './message.ts'
 import { asking } from './publish.ts'
+import { unescapeToken } from './subject.ts'
 
 export interface FollowOptions<State, F extends Fact> {
   readonly stream: string
@@ -11,7 +12,7 @@ export interface FollowOptions<State, F extends Fact> {
   readonly subject: string
   readonly aggregate: Aggregate<State, F>
   /** Called behind each message, also at the start. */
-  readonly onState?: (state: State, sequence: number) => void
+  readonly onState: (id: string, state: State, sequence: number) => void
   readonly onObservation?: (observation: FollowObservation) => void
 }
 
@@ -142,7 +143,7 @@ class Following<State, F extends Fact> implements Follower {
       carried === null
         ? await load(this.#bus, aggregate, { stream, subject: delivered.subject })
         : { state: carried.state, sequence: delivered.seq }
-    onState?.(state, sequence)
+    onState(unescapeToken(delivered.subject.slice(this.#options.subject.length + 1)), state, sequence)
     this.#remember(message.id)
   }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import cors from '@fastify/cors'
+import cors, { type FastifyCorsOptions } from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
 import { errorBody, failureOf } from './failure-reply.ts'
 import { corsOrigin } from './origins.ts'
@@ -10,6 +10,10 @@ export interface HttpServerOptions {
   readonly maxBodyBytes: number
   /** Origins a browser may call from; `*` for any, `loopback` for this machine's. Credentials are never allowed: tokens travel in headers. */
   readonly corsOrigins: readonly string[]
+  /** Adds the CORS headers in place of ours. */
+  readonly cors?: (app: FastifyInstance) => void
+  /** The body of a failure in place of ours, JSON. */
+  readonly errorBody?: typeof errorBody
   /** Called with every failure that is a fault of ours, never with a caller's mistake. */
   readonly onFault: (fault: { readonly requestId: string; readonly route: string; readonly error: unknown }) => void
 }
@@ -35,6 +39,7 @@ const maxParamLength = 4096
  * JSON bodies arrive as the bytes the client sent (`Buffer`): the services read numbers without losing digits.
  */
 export async function createHttpServer(options: HttpServerOptions): Promise<FastifyInstance> {
+  const { errorBody: body = errorBody } = options
   const app = fastify({
     logger: false,
     bodyLimit: options.maxBodyBytes,
@@ -50,7 +55,7 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
         .code(failure.status)
         .header('X-Request-Id', request.id)
         .type(jsonType)
-        .send(errorBody(failure, request.id))
+        .send(body(failure, request.id))
     },
     clientErrorHandler: refuseMalformedRequest,
     routerOptions: { maxParamLength, ignoreTrailingSlash: true, querystringParser: () => ({}) },
@@ -59,12 +64,8 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
   app.addContentTypeParser(['application/json', 'text/json'], { parseAs: 'buffer' }, (_request, body, done) => {
     done(null, body)
   })
-  await app.register(cors, {
-    origin: corsOrigin(options.corsOrigins),
-    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders,
-    maxAge: 600,
-  })
+  if (options.cors !== undefined) options.cors(app)
+  else await app.register(cors, corsOptions(options.corsOrigins))
   app.addHook('onRequest', async (request, reply) => {
     reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff')
   })
@@ -75,13 +76,18 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
     }
     if (failure.retryAfterSeconds !== undefined) reply.header('Retry-After', String(failure.retryAfterSeconds))
     if (failure.status === 401) reply.header('WWW-Authenticate', 'Bearer')
-    return reply.code(failure.status).type(jsonType).send(errorBody(failure, request.id))
+    return reply.code(failure.status).type(jsonType).send(body(failure, request.id))
   })
   app.setNotFoundHandler((request, reply) => {
     const failure = { code: 'http/not-found' as const, text: `No route ${request.method} ${request.url.split('?')[0]}` }
-    return reply.code(404).type(jsonType).send(errorBody(failure, request.id))
+    return reply.code(404).type(jsonType).send(body(failure, request.id))
   })
   return app
+}
+
+function corsOptions(origins: readonly string[]): FastifyCorsOptions {
+  const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
+  return { origin: corsOrigin(origins), methods, exposedHeaders, maxAge: 600 }
 }
 
 /** Bytes that are not HTTP never reach a route; they still get the one error shape. */

@@ -1,3 +1,5 @@
+import type { ErrorCode } from '../errors.ts'
+
 /**
  * A call on its way from a gateway to a worker: compact JSON in the header `Busbar-Call`; the message's data is the request body, as it
  * came. Subject `call.<functionId>.<id>` (CALLS) for a synchronous call, `invocation.<id>` (INVOCATIONS) for an asynchronous one.
@@ -10,8 +12,6 @@ export interface Call {
   readonly rev: number
   /** Sequence in EVT_FUNCTIONS of the message with the program of this revision. */
   readonly seq: number
-  /** Names the counters of this revision: they begin at 0 with it. */
-  readonly count: string
   /** Version of the variables and secrets; 0 before any were set. */
   readonly env: number
   /** Sequence in EVT_FUNCTIONS of the message with them; null when there are none. */
@@ -40,9 +40,24 @@ export interface CallReply {
 }
 
 export interface CallFault {
-  readonly code: string
+  readonly code: FaultCode
   readonly message: string
 }
+
+/** What can go wrong with a call, with its code for clients. */
+export const faultErrors = {
+  timeout: 'functions/timeout',
+  'no-handler': 'functions/no-handler',
+  threw: 'functions/threw',
+  memory: 'functions/memory',
+  'output-too-large': 'functions/output-too-large',
+  'too-many-calls': 'functions/too-many-calls',
+  'host-died': 'functions/worker-lost',
+  unserialisable: 'functions/unserialisable',
+  'not-found': 'functions/not-found',
+  internal: 'http/internal',
+} as const satisfies Record<string, ErrorCode>
+export type FaultCode = keyof typeof faultErrors
 
 export const callHeader = 'Busbar-Call'
 export const replyHeader = 'Busbar-Reply'
