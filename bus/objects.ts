@@ -51,6 +51,29 @@ export async function fetchBody(bus: Bus, headers: HeaderReader | undefined, bod
   return bytes
 }
 
+/**
+ * Stores bytes under their digest, which it gives back; the same bytes are stored once.
+ *
+ * @throws {BusUnavailable}; {RangeError} over 64 MB.
+ */
+export async function storeBytes(bus: Bus, bytes: Uint8Array): Promise<string> {
+  if (bytes.length > maxObjectBytes) throw new RangeError(`${bytes.length} bytes are over ${maxObjectBytes}`)
+  const digest = sha256(bytes)
+  await putObject(bus, digest, bytes)
+  return digest
+}
+
+/**
+ * What was stored under a digest.
+ *
+ * @throws {ObjectDamaged} when it is missing or is not what was stored; {BusUnavailable}.
+ */
+export async function readBytes(bus: Bus, digest: string): Promise<Uint8Array> {
+  const bytes = await getObject(bus, digest)
+  if (sha256(bytes) !== digest) throw new ObjectDamaged(`The body sha256:${digest} is not what was stored`)
+  return bytes
+}
+
 async function putObject(bus: Bus, digest: string, bytes: Uint8Array): Promise<void> {
   const store = await openStore(bus)
   await asking(bus, async () => {

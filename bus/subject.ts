@@ -24,6 +24,29 @@ export function workSubject(lane: string, id: string): string {
   return subject('work', lane, id)
 }
 
+/** `command.executions.<id>`: something an execution has to decide on. */
+export function commandSubject(executionId: string): string {
+  return subject('command', 'executions', executionId)
+}
+
+/** `task.<group>.<id>`: an attempt at a task that any worker of the group may run. */
+export function taskSubject(group: string, id: string): string {
+  return subject('task', group, id)
+}
+
+/** Matches all tasks of a group. */
+export function taskSubjects(group: string): string {
+  return `${subject('task', group)}.>`
+}
+
+/** `abort.executions.<id>`, on core NATS: what workers run of it is to stop. */
+export function abortSubject(executionId: string): string {
+  return subject('abort', 'executions', executionId)
+}
+
+/** Matches the aborts of all executions. */
+export const abortSubjects = 'abort.executions.*'
+
 /** `timer.<purpose>.<id>`: one timer; a second schedule on it takes the place of the first. */
 export function timerSubject(purpose: string, id: string): string {
   return subject('timer', purpose, id)

@@ -64,6 +64,9 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     facts('EVT_PROVISIONING', ['evt.provisioning.>']),
     stream(options, { name: 'EVT_EXECUTIONS', subjects: ['evt.executions.>'], allow_atomic: true }),
     stream(options, { name: 'WORK', subjects: ['work.>'], retention: RetentionPolicy.Workqueue }),
+    // A queue each: a consumer that filters a stream of many subjects crawls.
+    stream(options, { name: 'COMMANDS', subjects: ['command.>'], retention: RetentionPolicy.Workqueue }),
+    stream(options, { name: 'TASKS', subjects: ['task.>'], retention: RetentionPolicy.Workqueue }),
     stream(options, {
       name: 'CALLS',
       subjects: ['call.>'],
