@@ -21,8 +21,8 @@ import type { FlowPlan, OnFailure, RetryPlan, TaskPlan } from './flow-plan.ts'
 export interface Surroundings {
   /** Epoch ms. */
   readonly now: number
-  /** Whether a task goes on the queue for any worker; else the one that decides runs it. `live`: how many run already. */
-  readonly queued: (task: TaskPlan, live: number) => boolean
+  /** The message whose handler runs a task; null puts it on the queue. `live`: how many run already. */
+  readonly lease: (task: TaskPlan, live: number) => string | null
 }
 
 /** The task that renders the outputs of the flow. */
@@ -377,12 +377,12 @@ export class Advance {
   }
 
   #schedule(key: string, task: TaskPlan, attempt: number, round?: number): void {
-    const queued = this.#around.queued(task, this.#scheduledLive)
+    const lease = this.#around.lease(task, this.#scheduledLive)
     this.#scheduledLive++
     const at = this.#around.now
     const { name, type } = task
     this.emit(
-      TaskScheduled.of({ run: key, attempt, task: name, type, at, queued, ...(round !== undefined && { round }) }),
+      TaskScheduled.of({ run: key, attempt, task: name, type, at, lease, ...(round !== undefined && { round }) }),
     )
   }
 

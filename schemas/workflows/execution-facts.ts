@@ -183,8 +183,8 @@ export const TaskScheduled = defineEvent(
       task: text(),
       type: text(),
       at: Time,
-      /** On the queue of tasks for any worker, or in the hands of the one that decided it. */
-      queued: Type.Boolean(),
+      /** The message whose handler runs it; null: it is on the queue of tasks, for any worker. */
+      lease: Type.Union([text(), Type.Null()]),
       /** Of a loop whose condition is asked again. */
       round: Type.Optional(Type.Integer()),
     },

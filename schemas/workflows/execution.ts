@@ -50,7 +50,8 @@ export interface Run {
   /** When the status began; of `retrying`, when it ends. */
   readonly at: number
   readonly firstAt: number
-  readonly queued: boolean
+  /** The message whose handler runs it; null: it is on the queue of tasks. */
+  readonly lease: string | null
   /** The worker that runs it and must not be followed by another. */
   readonly claimedBy: string | null
   readonly outputs: Value | null
@@ -148,7 +149,7 @@ export class Draft {
         state.stage = 'running'
         state.startedAt = fact.data.at
         state.deadlineAt = fact.data.deadlineAt
-        this.#runs[rootKey] = opened(newRun({ task: '', type: '', at: fact.data.at, queued: false }), {
+        this.#runs[rootKey] = opened(newRun({ task: '', type: '', at: fact.data.at, lease: null }), {
           at: fact.data.at,
           deadlineAt: null,
           opening: { kind: 'block', block: 'tasks', concurrency: 1, onFailure: 'cancel' },
@@ -201,7 +202,7 @@ export class Draft {
       }
       case 'executions.task.skipped': {
         const { run, task, type, at } = fact.data
-        const known = this.#runs[run] ?? newRun({ task, type, at, queued: false })
+        const known = this.#runs[run] ?? newRun({ task, type, at, lease: null })
         this.#put(run, { ...known, status: 'skipped', at })
         return
       }
@@ -225,7 +226,7 @@ export class Draft {
     this.state.created = created
     for (const [key, { status, outputs }] of Object.entries(created.carried ?? {})) {
       const task = key.slice(key.lastIndexOf('.') + 1)
-      const run = newRun({ task, type: '', at: created.at, queued: false })
+      const run = newRun({ task, type: '', at: created.at, lease: null })
       this.#put(key, { ...run, status, outputs: outputs ?? null })
       if (status === 'success') this.#executed(task)
     }
@@ -243,10 +244,10 @@ export class Draft {
   }
 
   #schedule(data: Extract<ExecutionFact, { type: 'executions.task.scheduled' }>['data']): void {
-    const { run: key, attempt, task, type, at, queued, round } = data
+    const { run: key, attempt, task, type, at, lease, round } = data
     const known = this.#runs[key]
     if (known === undefined) {
-      this.#put(key, newRun({ task, type, at, queued }))
+      this.#put(key, newRun({ task, type, at, lease }))
       return
     }
     if (round === undefined) {
@@ -262,7 +263,7 @@ export class Draft {
       attempt,
       round: round ?? 0,
       at,
-      queued,
+      lease,
       claimedBy: null,
       failure: null,
     })
@@ -319,7 +320,7 @@ export class Draft {
   }
 }
 
-function newRun(known: Pick<Run, 'task' | 'type' | 'at' | 'queued'>): Run {
+function newRun(known: Pick<Run, 'task' | 'type' | 'at' | 'lease'>): Run {
   return {
     ...known,
     status: 'scheduled',

@@ -44,7 +44,7 @@ export class Simulation {
   }
 
   send(...commands: readonly ExecutionCommand[]): readonly ExecutionFact[] {
-    const { facts } = decideCommands(this.plan, this.state, commands, { now: this.now, queued: () => false })
+    const { facts } = decideCommands(this.plan, this.state, commands, { now: this.now, lease: () => 'm1' })
     this.add(facts)
     return facts
   }
