@@ -5,7 +5,7 @@ export type NamingStyle = 'spec' | 'pascal'
 
 /** A name of the database that GraphQL does not allow, or that another one had already. */
 export interface Renamed {
-  readonly what: 'table' | 'column' | 'relation' | 'type' | 'enum value'
+  readonly what: 'table' | 'column' | 'filter member' | 'relation' | 'type' | 'enum value'
   /** As in the database, with what it belongs to. */
   readonly name: string
   readonly as: string
@@ -18,6 +18,8 @@ export interface TableNames {
   /** `publicFilm`: the list, and the stem of its other fields. */
   readonly field: string
   readonly columns: ReadonlyMap<string, string>
+  /** The same in filters, where `and`, `or` and `not` are taken. */
+  readonly filterColumns: ReadonlyMap<string, string>
   /** By the relation's name in the catalog. */
   readonly relations: ReadonlyMap<string, string>
 }
@@ -78,7 +80,12 @@ export function nameCatalog(catalog: Catalog, style: NamingStyle, taken: Iterabl
     const stem = stemOf(table, style)
     const claimed = claimStem(stem, typeNames, fieldNames)
     note(renamed, 'table', `${table.schema}.${table.name}`, raw(table, style), claimed.type)
-    tables.set(tableKey(table.schema, table.name), { ...claimed, columns: new Map(), relations: new Map() })
+    tables.set(tableKey(table.schema, table.name), {
+      ...claimed,
+      columns: new Map(),
+      filterColumns: new Map(),
+      relations: new Map(),
+    })
   }
   for (const table of inOrder) {
     const key = tableKey(table.schema, table.name)
@@ -128,15 +135,23 @@ function nameFields(
   table: Table,
   tables: ReadonlyMap<string, TableNames>,
   renamed: Renamed[],
-): Pick<TableNames, 'columns' | 'relations'> {
+): Pick<TableNames, 'columns' | 'filterColumns' | 'relations'> {
   const place = `${table.schema}.${table.name}`
-  // Members of the filter input that are no columns.
-  const used = new Set(['and', 'or', 'not'])
+  const used = new Set<string>()
   const columns = new Map<string, string>()
   for (const { name } of table.columns.toSorted((a, b) => byLegalThenName(a, b))) {
     const as = claim(legal(name), used)
     columns.set(name, as)
     note(renamed, 'column', `${place}.${name}`, name, as)
+  }
+  // Members of the filter input that are no columns.
+  const combining = ['and', 'or', 'not']
+  for (const name of combining) used.add(name)
+  const filterColumns = new Map(columns)
+  for (const [name, as] of columns) {
+    if (!combining.includes(as)) continue
+    filterColumns.set(name, claim(as, used))
+    note(renamed, 'filter member', `${place}.${name}`, as, filterColumns.get(name)!)
   }
   const relations = new Map<string, string>()
   for (const relation of table.relations) {
@@ -149,7 +164,7 @@ function nameFields(
     relations.set(relation.name, as)
     if (free === undefined) note(renamed, 'relation', `${place} ${relation.constraint}`, wanted.at(-1)!, as)
   }
-  return { columns, relations }
+  return { columns, filterColumns, relations }
 }
 
 /**

@@ -269,7 +269,7 @@ class SchemaBuilder {
     }
     for (const column of table.columns) {
       const type = this.#filterTypes.of(column.type)
-      fields[names.columns.get(column.name)!] = { type, ...means({ kind: 'column', column }) }
+      fields[names.filterColumns.get(column.name)!] = { type, ...means({ kind: 'column', column }) }
     }
     for (const relation of table.relations) {
       const target = this.#catalog.tables.get(tableKey(relation.targetSchema, relation.targetTable))
