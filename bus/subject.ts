@@ -25,7 +25,7 @@ export function workSubject(lane: string, id: string): string {
 }
 
 /** `command.executions.<id>`: something an execution has to decide on. */
-export function commandSubject(executionId: string): string {
+export function executionSubject(executionId: string): string {
   return subject('command', 'executions', executionId)
 }
 
