@@ -23,7 +23,7 @@ import {
   wholeNumber,
 } from './plan-select.ts'
 import { planCreate, planDelete, planUpdate } from './plan-write.ts'
-import { connectionReply, listReply, numbersReply, rowReply } from './reply.ts'
+import { connectionReply, listReply, nodePlace, numbersReply, rowReply } from './reply.ts'
 
 /** One field of the operation's root: one statement, and how its result becomes the field's JSON. */
 export interface RootPlan {
@@ -108,23 +108,37 @@ function planConnection(
   const named = (name: string) => [...fields].filter(([, [node]]) => node!.name.value === name)
   const edgeType = getNamedType(type.getFields().edges!.type) as GraphQLObjectType
   const nodeType = getNamedType(edgeType.getFields().node!.type) as GraphQLObjectType
-  const nodeSelections = named('edges').flatMap(([, edges]) =>
-    [...collectFields(edgeType, selectionsOf(edges), scope).values()].filter(([node]) => node!.name.value === 'node'),
+  const asNodes = new Map(
+    named('edges').flatMap(([edgesProperty, edges]) =>
+      [...collectFields(edgeType, selectionsOf(edges), scope)]
+        .filter(([, [node]]) => node!.name.value === 'node')
+        .map(([property, found]) => [nodePlace(edgesProperty, property), found] as const),
+    ),
   )
-  // A node under several names is selected with the fields of all of them.
-  const select = planRow(nodeType, nodeSelections.flatMap(selectionsOf), place, scope)
+  const select = planNodes(nodeType, [...asNodes.values()], place, scope)
   const given = argumentsOf(parent, nodes, scope)
   const order = planOrder(table, given.orderBy, place, parent, nodes, scope)
   const { page, limit, hasAfter, hasBefore } = planCursors(table, given, order, place, scope)
   const shape: ListShape = {
-    ...listOf(table, select.layout?.length === 0 ? nothing : select),
-    filter: planFilterOf(parent, nodes, place, scope),
+    ...listOf(table, select),
+    filter: planFilterOf(parent, nodes, place, scope, given),
     order,
     page,
     count: named('totalCount').length > 0,
   }
   const digest = cursorDigest(table, order)
-  const asked = { type, edgeType, fields, scope, digest, limit, backward: page.backward, hasAfter, hasBefore }
+  const asked = {
+    type,
+    edgeType,
+    fields,
+    nodePlaces: [...asNodes.keys()],
+    scope,
+    digest,
+    limit,
+    backward: page.backward,
+    hasAfter,
+    hasBefore,
+  }
   return {
     table,
     writes: false,
@@ -132,6 +146,23 @@ function planConnection(
     parameters: scope.slots.values,
     compile: (catalog) => compileList(catalog, { shape }),
     reply: (result) => connectionReply(asked, result),
+  }
+}
+
+/** A node that is asked for in several places is an object of one property a place, by its number. */
+function planNodes(
+  type: GraphQLObjectType,
+  found: readonly (readonly FieldNode[])[],
+  place: string,
+  scope: PlanScope,
+): RowSelection {
+  const selects = found.map((nodes) => planRow(type, selectionsOf(nodes), place, scope))
+  if (selects.length < 2) return selects[0] ?? nothing
+  return {
+    kind: 'rows',
+    columns: [],
+    expansions: selects.flatMap(({ expansions }) => expansions),
+    layout: selects.map((select, index) => ({ kind: 'row', property: String(index), select })),
   }
 }
 

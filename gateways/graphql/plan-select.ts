@@ -129,7 +129,7 @@ export function planListArguments(
   const offset = wholeNumber(given.offset, `${place}(offset)`) ?? 0
   const { defaultPageSize, maxPageSize } = scope.limits
   return {
-    filter: planFilterOf(parent, nodes, place, scope),
+    filter: planFilterOf(parent, nodes, place, scope, given),
     order: planOrder(table, given.orderBy, place, parent, nodes, scope),
     limit: Math.min(wholeNumber(given.limit, `${place}(limit)`) ?? defaultPageSize, maxPageSize),
     offset: offset === 0 ? null : scope.slots.add(String(offset)),
@@ -268,8 +268,8 @@ export function planFilterOf(
   nodes: readonly FieldNode[],
   place: string,
   scope: PlanScope,
+  { where } = argumentsOf(parent, nodes, scope),
 ): Filter | null {
-  const { where } = argumentsOf(parent, nodes, scope)
   const type = parent.getFields()[nodes[0]!.name.value]!.args.find(({ name }) => name === 'where')!.type
   return planFilter(where, type as GraphQLInputObjectType, `${place}(where)`, scope)
 }
