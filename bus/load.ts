@@ -36,6 +36,17 @@ export async function load<State, F extends Fact>(
   return { state, sequence: last.seq, id: message.id }
 }
 
+/** One message of a stream; null when it is not there. @throws as `load`. */
+export async function loadMessage<F extends Fact>(
+  bus: Bus,
+  events: EventSet<F>,
+  stream: string,
+  sequence: number,
+): Promise<Message<F> | null> {
+  const stored = await asking(bus, () => bus.manager.direct.getMessage(stream, { seq: sequence }))
+  return stored === null ? null : await readMessage(bus, events, stored)
+}
+
 /** What is delivered or read from a stream, decoded; its body is fetched from the object store when it lies there. */
 export async function readMessage<F extends Fact>(
   bus: Bus,

@@ -6,7 +6,13 @@ import { carrying, decide } from '../../bus/decide.ts'
 import { load, type Place } from '../../bus/load.ts'
 import { type Aggregate, causedId, type Fact, newId } from '../../bus/message.ts'
 import { eventSubject } from '../../bus/subject.ts'
-import { type CapacityFact, type CapacityState, capacity, decideFree, decideTake } from '../../schemas/functions/capacity.ts'
+import {
+  type CapacityFact,
+  type CapacityState,
+  capacity,
+  decideFree,
+  decideTake,
+} from '../../schemas/functions/capacity.ts'
 import {
   type Deploy,
   decideDelete,
@@ -30,7 +36,11 @@ export interface FunctionStore {
   /** @throws {Rejected} `functions/not-found` */
   remove(functionId: string): Promise<void>
   /** Any decision that changes how many functions there are in no way. The state is the newest; the decision may be asked again. */
-  change(functionId: string, ask: (state: FunctionState, moment: Moment) => FunctionFact[], actor?: string): Promise<void>
+  change(
+    functionId: string,
+    ask: (state: FunctionState, moment: Moment) => FunctionFact[],
+    actor?: string,
+  ): Promise<void>
 }
 
 const stream = 'EVT_FUNCTIONS'

@@ -1,0 +1,89 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { newId } from '../../bus/message.ts'
+import { asking, publish } from '../../bus/publish.ts'
+import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { type Call, callHeader, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
+import { faultAnswer } from './answer.ts'
+import { callRequest } from './request.ts'
+import { allowCall, type FunctionService } from './service.ts'
+import type { CallTarget } from './view.ts'
+
+const idPattern = /^[A-Za-z0-9_-]{1,64}$/
+const never = Number.MAX_SAFE_INTEGER
+
+/** `Prefer: respond-async`: answered when the call is stored, done at least once. Source: RFC 7240. */
+export async function acceptInvocation(
+  { bus }: FunctionService,
+  target: CallTarget,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) {
+  const id = newId()
+  const { body, ...rest } = callRequest(request)
+  const call: Call = { id, ...target, at: Date.now(), deadlineAt: never, ...rest }
+  await publish(bus, {
+    subject: invocationSubject(id),
+    body,
+    headers: { 'Nats-Msg-Id': id, [callHeader]: JSON.stringify(call) },
+  })
+  const url = `/invocations/${id}`
+  return reply
+    .code(202)
+    .header('Location', url)
+    .header('Preference-Applied', 'respond-async')
+    .send({ id, status: 'pending', url })
+}
+
+/** What became of an asynchronous invocation. */
+export function invocationRoute(app: FastifyInstance, service: FunctionService): void {
+  app.get<{ Params: { id: string } }>('/invocations/:id', async (request) => {
+    await allowCall(service, request)
+    const { id } = request.params
+    const found = idPattern.test(id) ? await find(service, id) : null
+    if (found === null) throw new Rejected('functions/unknown-invocation', `Invocation not found: ${id.slice(0, 100)}`)
+    return found
+  })
+}
+
+async function find(service: FunctionService, id: string): Promise<object | null> {
+  // It may be done between the two reads.
+  return (await outcome(service, id)) ?? (await waiting(service, id)) ?? (await outcome(service, id))
+}
+
+async function waiting({ bus }: FunctionService, id: string): Promise<object | null> {
+  const query = { last_by_subj: invocationSubject(id) }
+  const stored = await asking(bus, () => bus.manager.direct.getMessage('INVOCATIONS', query))
+  if (stored === null) return null
+  const { fn } = JSON.parse(stored.header.get(callHeader)) as Call
+  return { id, script: fn, status: 'pending' }
+}
+
+async function outcome({ bus, timeoutMs }: FunctionService, id: string): Promise<object | null> {
+  const query = { last_by_subj: outcomeSubject(id) }
+  const stored = await asking(bus, () => bus.manager.direct.getMessage('OUTCOMES', query))
+  if (stored === null) return null
+  const { fn, finishedAt, durationMs, ...reply } = JSON.parse(stored.header.get(outcomeHeader)) as Outcome
+  const done = { id, script: fn, finishedAt: new Date(finishedAt).toISOString(), durationMs }
+  if (reply.fault !== undefined) return { ...done, status: 'failed', ...failure(reply.fault, timeoutMs) }
+  const { status, headers = {} } = reply
+  return { ...done, status: 'done', response: { status, headers, ...content(headers, Buffer.from(stored.data)) } }
+}
+
+function failure(fault: NonNullable<Outcome['fault']>, timeoutMs: number) {
+  return { error: faultAnswer(fault, timeoutMs / 1000).error }
+}
+
+/** JSON as JSON, text as text, other bytes in base64. */
+function content(headers: Readonly<Record<string, string>>, bytes: Buffer) {
+  const type = Object.entries(headers).find(([name]) => name.toLowerCase() === 'content-type')?.[1] ?? ''
+  const text = bytes.toString('utf8')
+  if (/\bjson\b/i.test(type)) {
+    try {
+      return { body: JSON.parse(text) as unknown }
+    } catch {
+      return { body: text }
+    }
+  }
+  return Buffer.from(text, 'utf8').equals(bytes) ? { body: text } : { bodyBase64: bytes.toString('base64') }
+}
