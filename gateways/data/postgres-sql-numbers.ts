@@ -3,7 +3,7 @@ import { type Compiled, quoted, tableName } from './postgres-sql.ts'
 import { Aliases } from './postgres-sql-aliases.ts'
 import { tableOf } from './postgres-sql-read.ts'
 import { filterConditions, whereSql } from './postgres-sql-select.ts'
-import { shapedSql, textLiteral } from './postgres-sql-shape.ts'
+import { type Member, memberList, objectOf, objectSql, shapedSql, textLiteral } from './postgres-sql-shape.ts'
 import type { AggregateFunction, Filter, ShapedColumn } from './read-ast.ts'
 import { statement } from './statement.ts'
 
@@ -65,14 +65,19 @@ class NumbersCompiler {
 
   statement(): string {
     const row = this.#aliases.next()
-    return `select row_to_json(${row}.*)::text as "json" from (${this.#level(this.#shape.items, [], '')}) ${row}`
+    const { sql, members } = this.#level(this.#shape.items, [], '')
+    return `select ${objectOf(members, row)}::text as "json" from (${sql}) ${row}`
   }
 
   /** `select <items> from (select <aggregates> from <table> …)` */
-  #level(items: readonly NumbersItem[], groupBy: readonly string[], cut: string): string {
+  #level(
+    items: readonly NumbersItem[],
+    groupBy: readonly string[],
+    cut: string,
+  ): { readonly sql: string; readonly members: readonly Member[] } {
     const level: Level = { computed: new Map(), groupBy }
     const alias = this.#aliases.next()
-    const list = items.map((item) => `${this.#itemSql(item, level, alias)} as ${quoted(item.property)}`)
+    const members = items.map((item) => ({ property: item.property, sql: this.#itemSql(item, level, alias) }))
     const rows = this.#aliases.next()
     const keys = groupBy.map((column, index) => `${rows}.${quoted(column)} as k${index}`)
     const computed = [...level.computed].map(([sql, name]) => `${sql.replaceAll('\u0000', rows)} as ${name}`)
@@ -88,7 +93,7 @@ class NumbersCompiler {
       wanted.length === 0
         ? ''
         : ` from (select ${wanted.join(', ')} from ${tableName(this.#table)} ${rows}${where}${by}${cut}) ${alias}`
-    return `select ${list.join(', ')}${from}`
+    return { sql: `select ${memberList(members)}${from}`, members }
   }
 
   #itemSql(item: NumbersItem, level: Level, alias: string): string {
@@ -117,17 +122,17 @@ class NumbersCompiler {
       case 'groups': {
         const offset = item.offset === null ? '' : ` offset $${item.offset}`
         const row = this.#aliases.next()
-        return `(select coalesce(json_agg(row_to_json(${row}.*)), '[]') from (${this.#level(item.items, item.columns, ` limit ${item.limit}${offset}`)}) ${row})`
+        const { sql, members } = this.#level(item.items, item.columns, ` limit ${item.limit}${offset}`)
+        return `(select coalesce(json_agg(${objectOf(members, row)}), '[]') from (${sql}) ${row})`
       }
     }
   }
 
   #object(columns: readonly (ShapedColumn | Constant)[], sqlOf: (column: ShapedColumn) => string): string {
-    const row = this.#aliases.next()
-    const list = columns.map(
-      (item) => `${item.kind === 'constant' ? textLiteral(item.value) : sqlOf(item)} as ${quoted(item.property)}`,
-    )
-    return `(select row_to_json(${row}.*) from (select ${list.join(', ')}) ${row})`
+    const members = columns.map((item) => {
+      return { property: item.property, sql: item.kind === 'constant' ? textLiteral(item.value) : sqlOf(item) }
+    })
+    return objectSql(members, this.#aliases)
   }
 
   #computed(sql: string, { computed }: Level): string {

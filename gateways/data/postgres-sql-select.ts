@@ -1,9 +1,9 @@
 import { type Catalog, type Relation, type Table, tableKey } from './catalog.ts'
-import { quoted, tableName } from './postgres-sql.ts'
+import { quoted } from './postgres-sql.ts'
 import type { Aliases } from './postgres-sql-aliases.ts'
 import { type FieldSql, filterSql } from './postgres-sql-filter.ts'
 import { orderSql } from './postgres-sql-order.ts'
-import { shapedSql, textLiteral } from './postgres-sql-shape.ts'
+import { type Member, memberList, objectOf, objectSql, shapedSql, textLiteral } from './postgres-sql-shape.ts'
 import type { Expansion, Filter, LayoutItem, RelatedRows, RowSelection } from './read-ast.ts'
 
 function fieldsOf(table: Table, alias: string): FieldSql {
@@ -41,7 +41,7 @@ function relatedSql(
   const wanted = kind === 'every' ? conditions.map((sql) => `(${sql}) is not true`) : conditions
   if (kind === 'every' && wanted.length === 0) return 'true'
   const link = linkCondition(relation, alias, parent, scope.aliases)
-  const exists = `exists (select from ${tableName(target)} ${alias}${whereSql([link, ...wanted])})`
+  const exists = `exists (select from ${scope.aliases.source(target)} ${alias}${whereSql([link, ...wanted])})`
   return kind === 'some' ? exists : `not ${exists}`
 }
 
@@ -85,11 +85,25 @@ export function projection(
 function laidOut(
   catalog: Catalog,
   table: Table,
-  { expansions }: RowSelection,
+  selection: RowSelection,
   layout: readonly LayoutItem[],
   aliases: Aliases,
   { alias, page }: { readonly alias: string; readonly page: string },
 ): Projection {
+  const members = layoutMembers(catalog, table, selection, layout, aliases, page)
+  const row = aliases.next()
+  const join = ` cross join lateral (select ${memberList(members)}) ${row}`
+  return { inner: `${alias}.*`, json: objectOf(members, row), join }
+}
+
+function layoutMembers(
+  catalog: Catalog,
+  table: Table,
+  { expansions }: RowSelection,
+  layout: readonly LayoutItem[],
+  aliases: Aliases,
+  page: string,
+): Member[] {
   const sqlOf = (item: LayoutItem): string => {
     switch (item.kind) {
       case 'column':
@@ -101,15 +115,15 @@ function laidOut(
         )
       case 'constant':
         return textLiteral(item.value)
+      case 'row':
+        return objectSql(layoutMembers(catalog, table, item.select, item.select.layout ?? [], aliases, page), aliases)
       case 'expansion': {
         const expansion = expansions.find(({ property }) => property === item.property)!
         return expansionSql(catalog, table, expansion, aliases, page)
       }
     }
   }
-  const list = layout.map((item) => `${sqlOf(item)} as ${quoted(item.property)}`).join(', ')
-  const row = aliases.next()
-  return { inner: `${alias}.*`, json: `row_to_json(${row}.*)`, join: ` cross join lateral (select ${list}) ${row}` }
+  return layout.map((item) => ({ property: item.property, sql: sqlOf(item) }))
 }
 
 /** Null for all of them. An expansion takes the place of the column of its name. */
@@ -143,7 +157,7 @@ function expansionSql(catalog: Catalog, table: Table, expansion: Expansion, alia
     linkCondition(relation, alias, parent, aliases),
     ...filterConditions(expansion.filter, target, alias, { catalog, aliases }),
   ]
-  const rows = `select ${inner} from ${tableName(target)} ${alias}${whereSql(conditions)}`
+  const rows = `select ${inner} from ${aliases.source(target)} ${alias}${whereSql(conditions)}`
   // What a foreign key points at is unique.
   if (relation.kind === 'one') return `(select ${json} from (${rows}) ${page}${join})`
   const cut = `${orderSql(expansion.order, alias)} limit ${expansion.limit}${expansion.offset === null ? '' : ` offset $${expansion.offset}`}`
@@ -155,7 +169,7 @@ function linkCondition(relation: Relation, alias: string, parent: string, aliase
   if (link === null) return pairs(alias, targetColumns, parent, columns)
   const via = aliases.next()
   const links = `${pairs(via, link.sourceColumns, parent, columns)} and ${pairs(via, link.targetColumns, alias, targetColumns)}`
-  return `exists (select from ${tableName({ schema: link.schema, name: link.table })} ${via} where ${links})`
+  return `exists (select from ${aliases.source({ schema: link.schema, name: link.table })} ${via} where ${links})`
 }
 
 function pairs(left: string, leftColumns: readonly string[], right: string, rightColumns: readonly string[]): string {

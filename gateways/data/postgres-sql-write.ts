@@ -1,6 +1,6 @@
 import type { Catalog, Table } from './catalog.ts'
 import { type Compiled, quoted, tableName } from './postgres-sql.ts'
-import { Aliases } from './postgres-sql-aliases.ts'
+import { Aliases, type WrittenRows } from './postgres-sql-aliases.ts'
 import { keyConditions, keyTexts, tableOf } from './postgres-sql-read.ts'
 import { filterConditions, projection, whereSql } from './postgres-sql-select.ts'
 import { statement } from './statement.ts'
@@ -32,10 +32,17 @@ function writeSql(catalog: Catalog, table: Table, shape: WriteRequest['shape']):
   const ctes = writes.map((sql, index) => `${names[index]} as (${sql} returning ${all})`).join(', ')
   const written =
     names.length === 1 ? names[0]! : `(${names.map((name) => `select * from ${name}`).join(' union all ')})`
-  const result = resultSql(catalog, table, shape.returning, written)
+  // The rows that a deleted one was related to are shown as they were.
+  const changed = shape.kind === 'delete' ? null : { table, rows: written, replaced: isReplacing(shape) }
+  const result = resultSql(catalog, table, shape.returning, written, changed)
   if (shape.kind === 'insert' || shape.match === null) return `with ${ctes} ${result}`
   const there = `select exists (select from ${tableName(table)} ${target}${whereSql(targetConditions(table, shape.target))}) as "found"`
   return `with ${ctes} select p."json", p."keys", e."found"::text from (${there}) e left join (${result}) p on true`
+}
+
+/** Whether rows that were there before can be among the written ones. */
+function isReplacing(shape: InsertShape | UpdateShape): boolean {
+  return shape.kind === 'update' || shape.conflict !== null
 }
 
 /** A table without a key has to return something to be counted by. */
@@ -51,8 +58,14 @@ function returningSql(table: Table, { kind }: Returning): string {
   return ` returning ${json}, ${keysSql(table, target)}`
 }
 
-function resultSql(catalog: Catalog, table: Table, { kind, select }: Returning, written: string): string {
-  const aliases = new Aliases()
+function resultSql(
+  catalog: Catalog,
+  table: Table,
+  { kind, select }: Returning,
+  written: string,
+  changed: WrittenRows | null,
+): string {
+  const aliases = new Aliases('t', changed)
   const alias = aliases.next()
   const page = aliases.next()
   const keys = `${keysSql(table, page)} as "keys"`

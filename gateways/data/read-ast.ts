@@ -48,6 +48,8 @@ export interface RowSelection {
 export type LayoutItem =
   | ShapedColumn
   | { readonly kind: 'constant'; readonly property: string; readonly value: string }
+  /** The same row once more, as an object of other properties. */
+  | { readonly kind: 'row'; readonly property: string; readonly select: RowSelection }
   /** The expansion of this property. */
   | { readonly kind: 'expansion'; readonly property: string }
 

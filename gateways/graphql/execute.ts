@@ -10,6 +10,7 @@ import {
   Kind,
   type OperationDefinitionNode,
   OperationTypeNode,
+  valueFromASTUntyped,
 } from 'graphql'
 import type { CommandMessage } from '../../schemas/data/change.ts'
 import type { Compiled } from '../data/postgres-sql.ts'
@@ -76,6 +77,16 @@ export async function executeToBytes(operation: Operation, context: ExecutionCon
   return bodyOf(results)
 }
 
+/** What is not sent stands as the operation says. */
+function withDefaults({ variableDefinitions = [] }: OperationDefinitionNode, sent: Operation['variables']) {
+  const defaults = variableDefinitions.flatMap(({ variable: { name }, defaultValue }) =>
+    defaultValue === undefined || Object.hasOwn(sent, name.value)
+      ? []
+      : [[name.value, valueFromASTUntyped(defaultValue)] as const],
+  )
+  return defaults.length === 0 ? sent : { ...sent, ...Object.fromEntries(defaults) }
+}
+
 interface Field {
   readonly name: string
   readonly json: Buffer | null
@@ -113,7 +124,7 @@ function scopeOf({
     naming: state.naming,
     fragments: document.fragments,
     variables: coerced.coerced,
-    rawVariables: variables,
+    rawVariables: withDefaults(node, variables),
     limits: state.limits,
   }
 }

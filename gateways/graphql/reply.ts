@@ -38,12 +38,19 @@ export interface AskedConnection {
   readonly edgeType: GraphQLObjectType
   /** Of the connection, under their response names. */
   readonly fields: ReadonlyMap<string, readonly FieldNode[]>
+  /** Where nodes are asked for; of several, each row holds one value a place. */
+  readonly nodePlaces: readonly string[]
   readonly scope: OperationScope
   readonly digest: string
   readonly limit: number
   readonly backward: boolean
   readonly hasAfter: boolean
   readonly hasBefore: boolean
+}
+
+/** A field `node` by its name and that of the edges it is in. */
+export function nodePlace(edgesProperty: string, property: string): string {
+  return `${edgesProperty} ${property}`
 }
 
 export function connectionReply(asked: AskedConnection, { rows: found }: RawResult): Buffer {
@@ -59,7 +66,7 @@ export function connectionReply(asked: AskedConnection, { rows: found }: RawResu
     total: found[0]?.[2]?.toString() ?? '0',
   }
   const pieces: (string | Buffer)[] = []
-  members(pieces, asked.fields, (name, nodes) => {
+  members(pieces, asked.fields, (name, nodes, property) => {
     switch (name) {
       case '__typename':
         pieces.push(JSON.stringify(asked.type.name))
@@ -71,7 +78,7 @@ export function connectionReply(asked: AskedConnection, { rows: found }: RawResu
         pageInfo(pieces, asked, page, nodes)
         break
       default:
-        edges(pieces, asked, page, nodes)
+        edges(pieces, asked, page, nodes, property)
     }
   })
   return Buffer.concat(pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(piece) : piece)))
@@ -87,13 +94,13 @@ interface Page {
 function members(
   pieces: (string | Buffer)[],
   fields: ReadonlyMap<string, readonly FieldNode[]>,
-  write: (name: string, nodes: readonly FieldNode[]) => void,
+  write: (name: string, nodes: readonly FieldNode[], property: string) => void,
 ): void {
   let separator = '{'
   for (const [property, nodes] of fields) {
     pieces.push(`${separator}${JSON.stringify(property)}:`)
     separator = ','
-    write(nodes[0]!.name.value, nodes)
+    write(nodes[0]!.name.value, nodes, property)
   }
   pieces.push('}')
 }
@@ -117,22 +124,49 @@ function pageInfo(
 
 function edges(
   pieces: (string | Buffer)[],
-  { scope, edgeType, digest }: AskedConnection,
+  { scope, edgeType, digest, nodePlaces }: AskedConnection,
   { rows }: Page,
   nodes: readonly FieldNode[],
+  edgesProperty: string,
 ): void {
   const fields = collectFields(edgeType, selectionsOf(nodes), scope)
   pieces.push('[')
   for (const [index, row] of rows.entries()) {
     if (index > 0) pieces.push(',')
-    members(pieces, fields, (name) => {
+    const values = nodePlaces.length < 2 ? [row[0] ?? 'null'] : memberValues(row[0]!)
+    members(pieces, fields, (name, _, property) => {
       if (name === 'cursor') pieces.push(JSON.stringify(cursorOf(row, digest)))
-      else if (name === 'node') pieces.push(row[0] ?? 'null')
+      else if (name === 'node') pieces.push(values[nodePlaces.indexOf(nodePlace(edgesProperty, property))] ?? 'null')
       else pieces.push(JSON.stringify(edgeType.name))
     })
   }
   pieces.push(']')
 }
+
+/** The bytes of each member's value in a JSON object. */
+function memberValues(json: Buffer): Buffer[] {
+  const values: Buffer[] = []
+  let depth = 0
+  let from = 0
+  let inText = false
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at]
+    if (inText) {
+      if (byte === backslash) at += 1
+      else if (byte === quote) inText = false
+    } else if (byte === quote) inText = true
+    else if (byte === openBrace || byte === openBracket) depth += 1
+    else if (byte === colon && depth === 1) from = at + 1
+    else if (byte === separator && depth === 1) values.push(json.subarray(from, at))
+    else if (byte === closeBrace || byte === closeBracket) {
+      depth -= 1
+      if (depth === 0) values.push(json.subarray(from, at))
+    }
+  }
+  return values
+}
+
+const [quote, separator, colon, openBracket, backslash, closeBracket, openBrace, closeBrace] = Buffer.from('",:[\\]{}')
 
 function cursorOf(row: RawRow | undefined, digest: string): string | null {
   return row?.[1] ? encodeCursor(digest, row[1].toString()) : null
