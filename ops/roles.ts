@@ -1,5 +1,6 @@
 import type { ClientConfig } from 'pg'
 import type { Bus } from '../bus/connect.ts'
+import type { PersistedOptions } from '../gateways/graphql/persisted.ts'
 import type { AuthenticatorOptions } from '../gateways/http/auth.ts'
 import type { FrontPageOptions } from '../gateways/rest/front-page.ts'
 import type { Config } from '../schemas/config.ts'
@@ -143,9 +144,29 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
       maxTokens: config['app.graphql.max-tokens'],
       introspection: config['app.graphql.introspection'],
     },
+    persisted: await persistedDocuments(config),
+    maxCost: config['app.graphql.max-cost'],
+    roleSchemas: config['app.graphql.role-schemas'],
     emitCommands: config['app.nats.enabled'],
     onObservation: observe(log),
   })
+}
+
+/** @throws {OperatorError} when the documents cannot be used, or none are given and no others are allowed. */
+async function persistedDocuments(config: Config): Promise<Partial<PersistedOptions>> {
+  const { PersistedDocumentsFault, readPersistedDocuments } = await import('../gateways/graphql/persisted-files.ts')
+  const path = config['app.graphql.persisted-documents']
+  const options = { only: config['app.graphql.persisted-only'], automatic: config['app.graphql.apq'] }
+  if (path === undefined) {
+    if (!options.only) return options
+    throw new OperatorError('app.graphql.persisted-only needs documents: set app.graphql.persisted-documents.')
+  }
+  try {
+    return { ...options, documents: readPersistedDocuments(path) }
+  } catch (error) {
+    if (!(error instanceof PersistedDocumentsFault)) throw error
+    throw new OperatorError(`app.graphql.persisted-documents: ${error.message}`, { cause: error })
+  }
 }
 
 /** Where the playground of the REST gateway sends its queries. */

@@ -98,6 +98,27 @@ export const configKeys = {
   'app.graphql.max-depth': key(count(100), 20, 'How deep fields nest in a GraphQL document'),
   'app.graphql.max-aliases': key(count(10_000, 0), 100, 'Aliases in a GraphQL document'),
   'app.graphql.max-tokens': key(count(1_000_000), 5000, 'Tokens in a GraphQL document'),
+  'app.graphql.max-cost': key(
+    count(Number.MAX_SAFE_INTEGER, 0),
+    10_000_000,
+    'Rows a GraphQL operation may return by its estimate (limits multiplied along nested lists), or 0 for any number; the header `Busbar-Cost: 1` asks for the estimate',
+  ),
+  'app.graphql.apq': key(
+    flag,
+    true,
+    'Automatic persisted queries: whether clients may have documents remembered under their hash',
+  ),
+  'app.graphql.persisted-documents': key(
+    text,
+    undefined,
+    'Persisted documents: a JSON file that maps ids to documents, or a folder of such files and of `<id>.graphql` files; read at the start',
+  ),
+  'app.graphql.persisted-only': key(flag, false, 'Whether all documents but the persisted ones are refused'),
+  'app.graphql.role-schemas': key(
+    flag,
+    false,
+    'Whether a database role sees only the tables, columns and operations that it has rights for; needs tokens',
+  ),
   'app.graphql.introspection': key(flag, true, 'Whether clients may ask for the GraphQL schema'),
   'app.cors-origins': key(
     list,

@@ -9,6 +9,8 @@ export interface IdempotentRequest {
   readonly actor: string
   /** See `requestFingerprint`. */
   readonly fingerprint: string
+  /** Number of the transaction, in a request of several: each is done at most once, all under the one key. */
+  readonly part?: number
 }
 
 export interface StoredReply {
@@ -49,6 +51,14 @@ const claimKey = statement(
    on conflict (actor, key) do update
    set fingerprint = excluded.fingerprint, status = null, headers = null, body = null, created_at = now()
    where held.created_at < now() - interval '24 hours'`,
+)
+/** The whole request's row, under which its parts are: taken by the first part, and locked by each. */
+const claimRequest = statement(
+  `insert into busbar.idempotency as held (actor, key, fingerprint) values ($1, $2, $3)
+   on conflict (actor, key) do update
+   set fingerprint = excluded.fingerprint, status = null, headers = null, body = null,
+     created_at = case when held.created_at < now() - interval '24 hours' then now() else held.created_at end
+   where held.fingerprint = excluded.fingerprint or held.created_at < now() - interval '24 hours'`,
 )
 const readReply = statement(
   'select fingerprint, status, headers, body from busbar.idempotency where actor = $1 and key = $2',
@@ -123,10 +133,16 @@ async function once(
 function attempt(
   database: TransactionalDatabase,
   memory: Memory,
-  { key, actor, fingerprint }: IdempotentRequest,
+  { key: requestKey, actor, fingerprint, part }: IdempotentRequest,
   work: (run: Run) => Promise<StoredReply>,
 ): Promise<StoredReply> {
   return database.transaction(async (run) => {
+    if (part !== undefined) {
+      const held = await run(claimRequest, [actor, requestKey, fingerprint], writing).catch(explainTable)
+      if (held.rowCount === 0) throw mismatch()
+    }
+    // No header can hold a space, so a part's key is no other request's.
+    const key = part === undefined ? requestKey : `${requestKey} ${part}`
     // Waits here while another gateway's transaction holds the key.
     const claimed = await run(claimKey, [actor, key, fingerprint], writing).catch(explainTable)
     if (claimed.rowCount === 0) return await replay(run, actor, key, fingerprint)
@@ -151,17 +167,19 @@ async function replay(run: Run, actor: string, key: string, fingerprint: string)
     throw new Unavailable('http/unavailable', 'The Idempotency-Key has just expired; send the request again')
   }
   const [storedFingerprint, status, headers, body] = row.map((column) => column?.toString('utf8') ?? '')
-  if (storedFingerprint !== fingerprint) {
-    throw new Rejected('data/idempotency-mismatch', 'This Idempotency-Key was used before with another request', {
-      details: { header: 'Idempotency-Key' },
-      hint: 'Use a new key for a new request.',
-    })
-  }
+  if (storedFingerprint !== fingerprint) throw mismatch()
   return {
     status: Number(status),
     headers: { ...JSON.parse(headers || '{}'), 'Idempotency-Replayed': 'true' },
     body: Buffer.from((body ?? '').slice(2), 'hex'),
   }
+}
+
+function mismatch(): Rejected {
+  return new Rejected('data/idempotency-mismatch', 'This Idempotency-Key was used before with another request', {
+    details: { header: 'Idempotency-Key' },
+    hint: 'Use a new key for a new request.',
+  })
 }
 
 class TableMissing extends Error {}
@@ -201,7 +219,8 @@ function replyTooLarge(): Rejected {
   })
 }
 
-function refuseBadKey(key: string): void {
+/** @throws {Rejected} `http/bad-request` */
+export function refuseBadKey(key: string): void {
   if (key.length > 0 && key.length <= maxKeyLength && /^[\x21-\x7e]+$/.test(key)) return
   throw new Rejected('http/bad-request', `Idempotency-Key must be 1 to ${maxKeyLength} visible ASCII characters`, {
     details: { header: 'Idempotency-Key' },

@@ -46,15 +46,17 @@ export type ReadDocument =
 export class Documents {
   readonly #schema: GraphQLSchema
   readonly #limits: DocumentLimits
-  readonly #known = new LRUCache<string, ReadDocument>({
-    max: 2000,
-    maxSize: 16 * 1024 * 1024,
-    sizeCalculation: (_document, text) => 2048 + text.length * 8,
-  })
+  readonly #known: LRUCache<string, ReadDocument>
 
-  constructor(schema: GraphQLSchema, limits: DocumentLimits) {
+  /** @param memoryShare of what is kept, for one of many schemas */
+  constructor(schema: GraphQLSchema, limits: DocumentLimits, memoryShare = 1) {
     this.#schema = schema
     this.#limits = limits
+    this.#known = new LRUCache<string, ReadDocument>({
+      max: 2000,
+      maxSize: Math.ceil(16 * 1024 * 1024 * memoryShare),
+      sizeCalculation: (_document, text) => 2048 + text.length * 8,
+    })
   }
 
   read(text: string): ReadDocument {

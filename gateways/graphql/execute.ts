@@ -13,16 +13,19 @@ import {
   valueFromASTUntyped,
 } from 'graphql'
 import type { CommandMessage } from '../../schemas/data/change.ts'
+import { Rejected } from '../../schemas/failure.ts'
 import type { Compiled } from '../data/postgres-sql.ts'
 import { shapeOf } from '../data/read-request.ts'
 import { isStale } from '../data/stale.ts'
 import type { CallContext, RawResult, Run } from '../data/statement.ts'
 import type { ReadDocument } from './document.ts'
 import { fieldError } from './errors.ts'
+import type { KeyedWrites } from './keyed-writes.ts'
 import { planRoot, type RootPlan } from './plan-root.ts'
 import type { OperationScope } from './plan-scope.ts'
 import { collectFields } from './plan-select.ts'
-import type { SchemaState, SchemaWatch } from './schema-watch.ts'
+import { emptyField } from './schema.ts'
+import type { SchemaState, SchemaView } from './schema-watch.ts'
 
 /** An operation that can be executed: parsed, validated, its variables still as they were sent. */
 export interface Operation {
@@ -33,7 +36,8 @@ export interface Operation {
 }
 
 export interface ExecutionContext {
-  readonly watch: SchemaWatch
+  /** The caller's. */
+  readonly watch: Pick<SchemaView, 'reload'>
   readonly run: Run
   /** Of the caller, without what belongs to a single statement. */
   readonly caller: Pick<CallContext, 'role' | 'claims' | 'anonymous'>
@@ -41,6 +45,10 @@ export interface ExecutionContext {
   /** Null: writes emit none. */
   readonly command: Omit<CommandMessage, 'operation'> | null
   readonly signal?: AbortSignal
+  /** Of a request with an Idempotency-Key. */
+  readonly keyed?: KeyedWrites
+  /** Whether the answer tells what the operation costs. Default false. */
+  readonly reportCost?: boolean
   readonly onFault: (error: unknown) => void
 }
 
@@ -60,21 +68,36 @@ export function readOperation(
   return { errors: [new GraphQLError(text, { extensions: { code: 'http/bad-request' } })] }
 }
 
-/** The whole response body: `{"data": …}`, with `errors` where fields failed. */
+/**
+ * The whole response body: `{"data": …}`, with `errors` where fields failed.
+ * @throws {GraphQLError} `data/too-complex` for an operation that costs too much
+ * @throws {Rejected} `data/idempotency-mismatch`
+ */
 export async function executeToBytes(operation: Operation, context: ExecutionContext): Promise<Buffer> {
   const coerced = scopeOf(operation)
   if ('errors' in coerced) return Buffer.from(JSON.stringify({ errors: coerced.errors }))
+  const cost = operation.state.costs.check(operation.node, coerced, context.reportCost === true)
   const writes = operation.node.operation === OperationTypeNode.MUTATION
   const root = writes ? operation.state.schema.getMutationType()! : operation.state.schema.getQueryType()!
   const fields = [...collectFields(root, [operation.node.selectionSet], coerced)]
   const results: Field[] = []
-  if (writes)
-    for (const [name, nodes] of fields) results.push(await field(root, name, nodes, coerced, operation, context))
-  else
+  if (writes) {
+    context.keyed?.begin(contentOf(operation), fields.length)
+    for (const [place, [name, nodes]] of fields.entries())
+      results.push(await field(root, name, nodes, coerced, operation, context, place))
+  } else
     results.push(
       ...(await Promise.all(fields.map(([name, nodes]) => field(root, name, nodes, coerced, operation, context)))),
     )
-  return bodyOf(results)
+  return bodyOf(
+    results,
+    cost !== null && context.reportCost === true ? `,"extensions":${JSON.stringify({ cost })}}` : '}',
+  )
+}
+
+/** What makes two requests with one key the same, however the document was sent. */
+function contentOf({ document, node, variables }: Operation): readonly unknown[] {
+  return [document.document.loc?.source.body, node.name?.value, variables]
 }
 
 /** What is not sent stands as the operation says. */
@@ -93,7 +116,7 @@ interface Field {
   readonly error: GraphQLFormattedError | null
 }
 
-function bodyOf(results: readonly Field[]): Buffer {
+function bodyOf(results: readonly Field[], end: string): Buffer {
   const pieces: Buffer[] = []
   const errors = results.flatMap(({ error }) => error ?? [])
   let head = errors.length === 0 ? '{"data":{' : `{"errors":${JSON.stringify(errors)},"data":{`
@@ -102,7 +125,7 @@ function bodyOf(results: readonly Field[]): Buffer {
     head = ','
   }
   if (results.length === 0) pieces.push(Buffer.from(head))
-  pieces.push(Buffer.from('}}'))
+  pieces.push(Buffer.from(`}${end}`))
   return Buffer.concat(pieces)
 }
 
@@ -136,13 +159,17 @@ async function field(
   scope: OperationScope,
   operation: Operation,
   context: ExecutionContext,
+  place = 0,
 ): Promise<Field> {
   const own = nodes[0]!.name.value
   if (own === '__typename') return { name, json: Buffer.from(JSON.stringify(root.name)), error: null }
+  if (own === emptyField) return { name, json: jsonNull, error: null }
   try {
     if (own.startsWith('__')) return { name, json: await introspect(name, nodes, operation), error: null }
-    return { name, json: await runField(root, nodes, scope, operation, context), error: null }
+    return { name, json: await runField(root, nodes, scope, operation, context, place), error: null }
   } catch (error) {
+    // Another request has the key: nothing of this one was done.
+    if (error instanceof Rejected && error.code === 'data/idempotency-mismatch') throw error
     const { formatted, fault } = fieldError(error, [name], context.requestId)
     if (fault) context.onFault(error)
     const start = nodes[0]!.loc?.startToken
@@ -157,11 +184,12 @@ async function runField(
   scope: OperationScope,
   operation: Operation,
   context: ExecutionContext,
+  place: number,
 ): Promise<Buffer> {
   const { state } = operation
   const plan = planRoot(root, nodes, scope)
   try {
-    return plan.reply(await runPlan(plan, state, context))
+    return await answer(plan, state, context, place)
   } catch (error) {
     if (!isStale(error)) throw error
     // The statement was compiled for a schema that has changed since, and had no effect.
@@ -170,8 +198,14 @@ async function runField(
     const again = freshRoot(fresh, operation)
     if (again === null) throw error
     const anew = planRoot(again.root, nodes, again.scope)
-    return anew.reply(await runPlan(anew, fresh, context))
+    return await answer(anew, fresh, context, place)
   }
+}
+
+async function answer(plan: RootPlan, state: SchemaState, context: ExecutionContext, place: number): Promise<Buffer> {
+  const { keyed } = context
+  if (!plan.writes || keyed === undefined) return plan.reply(await runPlan(plan, state, context, context.run))
+  return await keyed.write(place, async (run) => plan.reply(await runPlan(plan, state, context, run)))
 }
 
 /** The operation on another schema; null when it does not fit any more. */
@@ -186,7 +220,7 @@ function freshRoot(
   return 'errors' in scope || !root ? null : { root, scope }
 }
 
-async function runPlan(plan: RootPlan, state: SchemaState, context: ExecutionContext): Promise<RawResult> {
+async function runPlan(plan: RootPlan, state: SchemaState, context: ExecutionContext, run: Run): Promise<RawResult> {
   const key = shapeOf(plan)
   let compiled: Compiled | undefined = state.compiled.get(key)
   if (!compiled) {
@@ -194,7 +228,7 @@ async function runPlan(plan: RootPlan, state: SchemaState, context: ExecutionCon
     state.compiled.set(key, compiled)
   }
   const { weight, statement } = compiled
-  return await context.run(statement, plan.parameters, {
+  return await run(statement, plan.parameters, {
     ...context.caller,
     weight,
     ...(plan.writes ? writing(plan, context) : reading(context)),

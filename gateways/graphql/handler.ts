@@ -1,17 +1,20 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { OperationTypeNode } from 'graphql'
+import { GraphQLError, OperationTypeNode } from 'graphql'
 import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
-import type { Database } from '../data/statement.ts'
+import type { TransactionalDatabase } from '../data/statement.ts'
 import type { Authenticate, Principal } from '../http/auth.ts'
 import { fieldError } from './errors.ts'
 import { type ExecutionContext, executeToBytes, readOperation } from './execute.ts'
+import { KeyedWrites } from './keyed-writes.ts'
+import type { PersistedQueries } from './persisted.ts'
 import { readParameters } from './request.ts'
-import type { SchemaWatch } from './schema-watch.ts'
+import type { SchemaState, SchemaWatch } from './schema-watch.ts'
 
 export interface GraphqlService {
   readonly watch: SchemaWatch
-  readonly database: Database
+  readonly persisted: PersistedQueries
+  readonly database: TransactionalDatabase
   readonly authenticate: Authenticate
   /** Whether writes put their command into the write-ahead log. */
   readonly emitCommands: boolean
@@ -22,9 +25,14 @@ const jsonType = 'application/json; charset=utf-8'
 const graphqlType = 'application/graphql-response+json; charset=utf-8'
 
 /** One operation sent as JSON, to be answered as JSON: not a batch, not a stream. */
-export function isPlainOperation({ body, headers: { accept = '' } }: FastifyRequest): boolean {
+export function isPlainOperation(request: FastifyRequest): boolean {
+  const { accept = '' } = request.headers
   const json = accept === '' || /application\/(?:graphql-response\+)?json|\*\/\*|application\/\*/i.test(accept)
-  return json && Buffer.isBuffer(body) && body[body.findIndex((byte) => byte > 0x20)] !== openBracket
+  return json && Buffer.isBuffer(request.body) && !isBatch(request)
+}
+
+export function isBatch({ body }: FastifyRequest): boolean {
+  return Buffer.isBuffer(body) && body[body.findIndex((byte) => byte > 0x20)] === openBracket
 }
 
 const openBracket = 0x5b
@@ -42,15 +50,21 @@ export async function postOperation(
       .code(modern || status === 401 ? status : legacyStatus(status))
       .type(type)
       .send(JSON.stringify({ errors }))
-  let principal: Principal
-  let parameters: ReturnType<typeof readParameters>
   try {
-    principal = await service.authenticate(request.headers)
-    parameters = readParameters(contentOf(request.body))
-    if (parameters.query === null)
-      throw new Rejected('http/bad-request', 'query is missing', { details: { field: 'query' } })
+    const { principal, state } = await openRequest(service, request)
+    const parameters = readParameters(contentOf(request.body))
+    const read = service.persisted.read(parameters, state.documents)
+    const operation = readOperation(state, read, parameters.operationName, parameters.variables)
+    if ('errors' in operation) return refuse(400, operation.errors)
+    if (operation.node.operation === OperationTypeNode.SUBSCRIPTION) return refuse(400, [streamsOnly])
+    const context = contextOf(service, principal, request)
+    const body = await executeToBytes(operation, context)
+    if (context.keyed?.replayed) reply.header('Idempotency-Replayed', 'true')
+    return reply.type(type).send(body)
   } catch (error) {
-    const { formatted } = fieldError(error, [], request.id)
+    if (error instanceof GraphQLError) return refuse(400, [error])
+    const { formatted, fault } = fieldError(error, [], request.id)
+    if (fault) service.onFault({ requestId: request.id, route: 'POST /graphql', error })
     const { path: _, ...rest } = formatted
     const { status } = formatted.extensions as { readonly status: number }
     return reply
@@ -58,24 +72,23 @@ export async function postOperation(
       .type(type)
       .send(JSON.stringify({ errors: [rest] }))
   }
-  const state = service.watch.current()
-  const operation = readOperation(
-    state,
-    state.documents.read(parameters.query!),
-    parameters.operationName,
-    parameters.variables,
-  )
-  if ('errors' in operation) return refuse(400, operation.errors)
-  if (operation.node.operation === OperationTypeNode.SUBSCRIPTION) {
-    return refuse(400, [
-      {
-        message: 'Subscriptions are streams: accept text/event-stream, or connect by WebSocket',
-        extensions: { code: 'http/bad-request' },
-      },
-    ])
-  }
-  const body = await executeToBytes(operation, contextOf(service, principal, request))
-  return reply.type(type).send(body)
+}
+
+const streamsOnly = {
+  message: 'Subscriptions are streams: accept text/event-stream, or connect by WebSocket',
+  extensions: { code: 'http/bad-request' },
+}
+
+/**
+ * Who asks, and the schema as they see it.
+ * @throws {Rejected} `http/unauthorized`, and what the database says to an unknown role
+ */
+export async function openRequest(
+  { authenticate, watch }: Pick<GraphqlService, 'authenticate' | 'watch'>,
+  { headers }: FastifyRequest,
+): Promise<{ readonly principal: Principal; readonly state: SchemaState }> {
+  const principal = await authenticate(headers)
+  return { principal, state: await watch.viewOf(principal).current() }
 }
 
 /** In the older media type a well-formed request is answered with 200, whatever became of it. */
@@ -91,15 +104,19 @@ function contentOf(body: unknown): unknown {
   }
 }
 
+/** @throws {Rejected} `http/bad-request` for an unusable Idempotency-Key */
 export function contextOf(service: GraphqlService, principal: Principal, request: FastifyRequest): ExecutionContext {
   const { role, claims, anonymous, actor } = principal
   const caller = { anonymous, ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
+  const { 'idempotency-key': key, 'busbar-cost': cost } = request.headers
   return {
-    watch: service.watch,
+    watch: service.watch.viewOf(principal),
     run: service.database.run,
     caller,
     requestId: request.id,
     command: service.emitCommands ? commandOf(actor, request) : null,
+    ...(key === undefined ? {} : { keyed: new KeyedWrites(service.database, String(key), actor) }),
+    reportCost: cost === '1',
     onFault: (error) => service.onFault({ requestId: request.id, route: 'POST /graphql', error }),
   }
 }

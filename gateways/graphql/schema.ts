@@ -13,7 +13,7 @@ import {
   GraphQLString,
   specifiedScalarTypes,
 } from 'graphql'
-import { type Catalog, type Table, tableKey } from '../data/catalog.ts'
+import { type Catalog, type Column, type Table, tableKey } from '../data/catalog.ts'
 import { AggregateTypes } from './aggregate-types.ts'
 import { changeArguments, changeTypes } from './change-types.ts'
 import { FilterTypes, scalarFilterNames } from './filter-types.ts'
@@ -27,7 +27,14 @@ export interface SchemaOptions {
   readonly naming?: NamingStyle
   /** Whether there are change streams to subscribe to. */
   readonly changes: boolean
+  /** Names of a whole of which the catalog is a part; default: the catalog's own. */
+  readonly names?: Naming
+  /** Columns of a table's inputs; default: all that are not the database's own to fill. */
+  readonly writable?: (table: Table, column: Column) => boolean
 }
+
+/** The field of a query type that has no other: there must be one. */
+export const emptyField = '_empty'
 
 export interface DataSchema {
   readonly schema: GraphQLSchema
@@ -35,10 +42,11 @@ export interface DataSchema {
 }
 
 /** The GraphQL schema of everything the catalog exposes. Source: specification A, "Resources and their fields". */
-export function buildSchema(catalog: Catalog, { naming: style = 'spec', changes }: SchemaOptions): DataSchema {
+export function buildSchema(catalog: Catalog, options: SchemaOptions): DataSchema {
+  const { naming: style = 'spec', changes, names, writable: mayWrite = () => true } = options
   const taken = scalarFilterNames([...specifiedScalarTypes, ...scalars].map(({ name }) => name))
-  const naming = nameCatalog(catalog, style, taken)
-  const builder = new SchemaBuilder(catalog, naming)
+  const naming = names ?? nameCatalog(catalog, style, taken)
+  const builder = new SchemaBuilder(catalog, naming, mayWrite)
   const tables = [...catalog.tables.values()].filter(({ columns }) => columns.length > 0)
   const query = new GraphQLObjectType({ name: 'Query', fields: () => builder.queries(tables) })
   const writable = tables.filter(({ insertable, updatable, deletable }) => insertable || updatable || deletable)
@@ -80,6 +88,7 @@ const PageInfo = new GraphQLObjectType({
 class SchemaBuilder {
   readonly #catalog: Catalog
   readonly #naming: Naming
+  readonly #mayWrite: NonNullable<SchemaOptions['writable']>
   readonly #columnTypes: ColumnTypes
   readonly #filterTypes: FilterTypes
   readonly #aggregates: AggregateTypes
@@ -88,7 +97,8 @@ class SchemaBuilder {
   readonly #listFilters = new Map<Table, GraphQLInputObjectType>()
   readonly #orders = new Map<Table, GraphQLInputObjectType>()
 
-  constructor(catalog: Catalog, naming: Naming) {
+  constructor(catalog: Catalog, naming: Naming, mayWrite: NonNullable<SchemaOptions['writable']>) {
+    this.#mayWrite = mayWrite
     this.#catalog = catalog
     this.#naming = naming
     this.#columnTypes = new ColumnTypes(naming)
@@ -119,7 +129,8 @@ class SchemaBuilder {
         ...means({ kind: 'aggregate', table }),
       }
     }
-    return fields
+    if (Object.keys(fields).length > 0) return fields
+    return { [emptyField]: { type: GraphQLBoolean, description: 'There is no table to read.' } }
   }
 
   mutations(tables: readonly Table[]): GraphQLFieldConfigMap<unknown, unknown> {
@@ -313,8 +324,11 @@ class SchemaBuilder {
   /** Null when nothing of the table can be written. */
   #input(table: Table): GraphQLInputObjectType | null {
     const { type, columns } = this.#names(table)
-    const writable = table.columns.filter(
-      (column) => !column.generated && (column.identity !== 'always' || table.primaryKey.includes(column.name)),
+    const writable = [...table.columnByName.values()].filter(
+      (column) =>
+        !column.generated &&
+        (column.identity !== 'always' || table.primaryKey.includes(column.name)) &&
+        this.#mayWrite(table, column),
     )
     if (writable.length === 0) return null
     const fields = writable.map((column) => {

@@ -9,12 +9,14 @@ import { createHttpServer } from '../http/server.ts'
 import { type DocumentLimits, defaultDocumentLimits } from './document.ts'
 import { type GraphqlService, isPlainOperation, postOperation } from './handler.ts'
 import type { NamingStyle } from './naming.ts'
-import { SchemaWatch } from './schema-watch.ts'
+import { defaultPersisted, type PersistedOptions, PersistedQueries } from './persisted.ts'
+import { type SchemaObservation, SchemaWatch } from './schema-watch.ts'
 import { yogaRoutes } from './yoga.ts'
 
 export type GraphqlObservation =
   | DatabaseObservation
   | CatalogObservation
+  | SchemaObservation
   | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
 
 export interface GraphqlGatewayOptions {
@@ -33,6 +35,11 @@ export interface GraphqlGatewayOptions {
   readonly corsOrigins: readonly string[]
   readonly jwt: AuthenticatorOptions
   readonly documentLimits?: Partial<DocumentLimits>
+  readonly persisted?: Partial<PersistedOptions>
+  /** Rows an operation may return by its estimate; 0 for any number. Default 0. */
+  readonly maxCost?: number
+  /** Whether a role sees no more than it has rights for; without tokens there are no roles. Default false. */
+  readonly roleSchemas?: boolean
   /** Whether writes put their command into the write-ahead log, where change capture finds it. */
   readonly emitCommands: boolean
   readonly onObservation: (observation: GraphqlObservation) => void
@@ -78,19 +85,26 @@ async function listen(
   const onFault: GraphqlService['onFault'] = (fault) => options.onObservation({ type: 'request-fault', ...fault })
   const { maxBodyBytes, corsOrigins, defaultPageSize, maxPageSize } = options
   const app = await createHttpServer({ maxBodyBytes, corsOrigins, onFault })
+  const { enabled: withRoles, authenticate } = createAuthenticator(options.jwt)
   const service: GraphqlService = {
+    persisted: new PersistedQueries({ ...defaultPersisted, ...options.persisted }),
     watch: new SchemaWatch({
       catalog,
       naming: options.naming,
       changes: false,
       limits: { ...defaultReadLimits, defaultPageSize, maxPageSize },
       documentLimits: { ...defaultDocumentLimits, ...options.documentLimits },
+      ...(options.maxCost === undefined ? {} : { maxCost: options.maxCost }),
+      ...(options.roleSchemas === true && withRoles ? { roles: { run: database.run } } : {}),
+      onObservation: options.onObservation,
     }),
     database,
-    authenticate: createAuthenticator(options.jwt).authenticate,
+    authenticate,
     emitCommands: options.emitCommands,
     onFault,
   }
+  // Built before the first request needs it; names that are others in it are told to the operator.
+  service.watch.current()
   const refuseOthers = refuseOtherMethods(app)
   app.get('/healthz', async () => ({ status: 'ok' }))
   app.get('/readyz', async () => {

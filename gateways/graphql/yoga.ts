@@ -1,13 +1,20 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { GraphQLError, OperationTypeNode } from 'graphql'
 import { createYoga, type Plugin } from 'graphql-yoga'
+import { Rejected } from '../../schemas/failure.ts'
+import type { Principal } from '../http/auth.ts'
 import { playgroundAssets, replyPlayground } from '../http/playground.ts'
 import { fieldError } from './errors.ts'
 import { executeToBytes, readOperation } from './execute.ts'
-import { contextOf, type GraphqlService } from './handler.ts'
+import { contextOf, type GraphqlService, isBatch, openRequest } from './handler.ts'
+import { readParameters } from './request.ts'
+import type { SchemaState } from './schema-watch.ts'
 
 interface ServerContext {
   readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly principal: Principal
+  readonly state: SchemaState
 }
 
 /** Operations in one request that is an array of them. */
@@ -21,7 +28,7 @@ export function yogaRoutes(
   app: FastifyInstance,
   service: GraphqlService,
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
-  const yoga = createYoga<{ request: FastifyRequest }>({
+  const yoga = createYoga<ServerContext>({
     schema: () => service.watch.current().schema,
     graphqlEndpoint: '/graphql',
     plugins: [ours(service)],
@@ -35,6 +42,14 @@ export function yogaRoutes(
   })
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { method, url, headers } = request.raw
+    let opened: Awaited<ReturnType<typeof openRequest>>
+    try {
+      opened = await openRequest(service, request)
+    } catch (error) {
+      const { message, extensions } = fieldError(error, [], request.id).formatted
+      const { status } = extensions as { readonly status: number }
+      return reply.code(status).send({ errors: [{ message, extensions }] })
+    }
     const response = await yoga.fetch(
       new Request(`http://${headers.host ?? 'localhost'}${url}`, {
         method: method ?? 'GET',
@@ -43,7 +58,7 @@ export function yogaRoutes(
         ),
         ...(Buffer.isBuffer(request.body) ? { body: new Uint8Array(request.body) } : {}),
       }),
-      { request },
+      { request, reply, ...opened },
     )
     reply.code(response.status)
     for (const [name, value] of response.headers as unknown as Iterable<[string, string]>) reply.header(name, value)
@@ -60,8 +75,9 @@ export function yogaRoutes(
 
 function ours(service: GraphqlService): Plugin<ServerContext> {
   return {
-    onParse: ({ params, setParsedDocument }) => {
-      const read = service.watch.current().documents.read(String(params.source))
+    onParams: ({ params, setParams, context }) => setParams(withDocument(service, params, context as ServerContext)),
+    onParse: ({ params, setParsedDocument, context }) => {
+      const read = (context as unknown as ServerContext).state.documents.read(String(params.source))
       if (read.errors === null) setParsedDocument(read.document)
       else throw severalErrors(read.errors)
     },
@@ -69,8 +85,7 @@ function ours(service: GraphqlService): Plugin<ServerContext> {
     onValidate: ({ setResult }) => setResult([]),
     onExecute: ({ args, setExecuteFn }) => {
       setExecuteFn(async () => {
-        const { request } = args.contextValue as unknown as ServerContext
-        return await execute(service, request, args)
+        return await execute(service, args.contextValue as unknown as ServerContext, args)
       })
     },
   }
@@ -81,14 +96,35 @@ function severalErrors(errors: readonly GraphQLError[]): GraphQLError {
   return errors[0] ?? new GraphQLError('The document cannot be executed')
 }
 
+/** The request with the text of its document, however it named it. */
+function withDocument<Params extends object>(service: GraphqlService, params: Params, context: ServerContext): Params {
+  const { request, state } = context
+  const given = params as Readonly<Record<string, unknown>>
+  try {
+    const { documentId: sent = (request.query as Readonly<Record<string, unknown>>).documentId, ...others } = given
+    const read = service.persisted.read(readParameters({ ...others, documentId: sent }), state.documents)
+    if (read.errors !== null) throw severalErrors(read.errors)
+    return { ...params, documentId: undefined, query: read.document.loc?.source.body }
+  } catch (error) {
+    throw requestError(error, request)
+  }
+}
+
+/** With the status of the request: a document that cannot be executed is well-formed to those who ask for plain JSON. */
+function requestError(error: unknown, request: FastifyRequest): GraphQLError {
+  const { message, extensions = {}, locations } = fieldError(error, [], request.id).formatted
+  const http = error instanceof GraphQLError ? { spec: true, status: 400 } : { status: extensions.status ?? 500 }
+  const { nodes, source, positions } = error instanceof GraphQLError ? error : {}
+  const place = locations === undefined ? {} : { nodes, source, positions }
+  return new GraphQLError(message, { ...place, extensions: { ...extensions, http } } as never)
+}
+
 async function execute(
   service: GraphqlService,
-  request: FastifyRequest,
+  { request, reply, principal, state }: ServerContext,
   args: { readonly document: unknown; readonly operationName?: string | null; readonly variableValues?: unknown },
 ): Promise<unknown> {
-  const state = service.watch.current()
   try {
-    const principal = await service.authenticate(request.headers)
     const checked = state.documents.check(args.document as never)
     const operation = readOperation(
       state,
@@ -99,16 +135,19 @@ async function execute(
     if ('errors' in operation) return { errors: operation.errors }
     if (operation.node.operation === OperationTypeNode.SUBSCRIPTION)
       return { errors: [new GraphQLError('Subscriptions are not served here')] }
-    return JSON.parse((await executeToBytes(operation, contextOf(service, principal, request))).toString('utf8'))
+    const keyed = request.headers['idempotency-key'] !== undefined
+    if (keyed && operation.node.operation === OperationTypeNode.MUTATION && isBatch(request)) throw keyOfBatch()
+    const context = contextOf(service, principal, request)
+    const body = await executeToBytes(operation, context)
+    if (context.keyed?.replayed) reply.header('Idempotency-Replayed', 'true')
+    return JSON.parse(body.toString('utf8'))
   } catch (error) {
-    const { formatted } = fieldError(error, [], request.id)
-    const { message, extensions } = formatted
-    return {
-      errors: [
-        new GraphQLError(message, {
-          extensions: { ...extensions, http: { status: (extensions as { status?: number }).status ?? 500 } },
-        }),
-      ],
-    }
+    return { errors: [requestError(error, request)] }
   }
+}
+
+function keyOfBatch(): Rejected {
+  return new Rejected('http/bad-request', 'Idempotency-Key is for one operation, not for a batch with mutations', {
+    details: { header: 'Idempotency-Key' },
+  })
 }
