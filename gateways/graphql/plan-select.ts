@@ -4,7 +4,6 @@ import {
   type GraphQLInputObjectType,
   type GraphQLObjectType,
   GraphQLSkipDirective,
-  getArgumentValues,
   getDirectiveValues,
   getNamedType,
   isObjectType,
@@ -15,6 +14,7 @@ import { Rejected } from '../../schemas/failure.ts'
 import type { Column, DatabaseType, Table } from '../data/catalog.ts'
 import { checkSortable, completeOrder, type WantedSort } from '../data/order.ts'
 import type { Expansion, Filter, LayoutItem, RowSelection, ShapedColumn, Shaping } from '../data/read-ast.ts'
+import { coerceArguments } from './arguments.ts'
 import { meaningOf } from './meaning.ts'
 import { planFilter } from './plan-filter.ts'
 import type { OperationScope, PlanScope } from './plan-scope.ts'
@@ -68,7 +68,7 @@ export function argumentsOf(
   scope: OperationScope,
 ): Readonly<Record<string, unknown>> {
   const [node] = nodes
-  return getArgumentValues(type.getFields()[node!.name.value]!, node!, scope.variables)
+  return coerceArguments(type.getFields()[node!.name.value]!, node!, scope.variables)
 }
 
 /** What rows of the table shall look like. @throws {Rejected} `data/too-complex` and what arguments are refused for */
