@@ -32,8 +32,8 @@ export interface ConsumeOptions extends Omit<HandleOptions, 'onObservation'> {
   readonly concurrency?: number
   /** How many messages all copies together may have in hand. Default 1,000. */
   readonly maxAckPending?: number
-  /** Where a new consumer begins. Default `start`. */
-  readonly from?: 'start' | 'now'
+  /** Where a new consumer begins; `since`: with what was stored from then on, epoch ms. Default `start`. */
+  readonly from?: 'start' | 'now' | { readonly since: number }
   /** How long a drain waits for what is in flight. Default 20,000. */
   readonly drainMs?: number
   readonly onObservation?: (observation: ConsumeObservation) => void
@@ -193,7 +193,7 @@ class Loop {
       ...settings,
       durable_name: consumer,
       ack_policy: AckPolicy.Explicit,
-      deliver_policy: from === 'now' ? DeliverPolicy.New : DeliverPolicy.All,
+      ...beginning(from),
     }
     const info = await consumers.add(stream, created).catch((error) => {
       if (!(error instanceof JetStreamApiError) || error.code !== consumerExists) throw error
@@ -201,4 +201,11 @@ class Loop {
     })
     return this.#bus.jetstream.consumers.getConsumerFromInfo(info)
   }
+}
+
+function beginning(from: ConsumeOptions['from']) {
+  if (typeof from === 'object') {
+    return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: new Date(from.since).toISOString() }
+  }
+  return { deliver_policy: from === 'now' ? DeliverPolicy.New : DeliverPolicy.All }
 }

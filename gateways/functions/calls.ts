@@ -13,7 +13,7 @@ import {
   noteMs,
   replyHeader,
 } from '../../schemas/functions/call.ts'
-import type { CallTarget } from './view.ts'
+import type { CallTarget } from '../../schemas/functions/target.ts'
 
 /** What a request is for a function. */
 export type CallRequest = Pick<Call, 'method' | 'path' | 'query' | 'headers'> & { readonly body: Uint8Array }

@@ -4,10 +4,10 @@ import { asking, publish } from '../../bus/publish.ts'
 import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type Call, callHeader, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
+import type { CallTarget } from '../../schemas/functions/target.ts'
 import { faultAnswer } from './answer.ts'
 import { callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
-import type { CallTarget } from './view.ts'
 
 const idPattern = /^[A-Za-z0-9_-]{1,64}$/
 const never = Number.MAX_SAFE_INTEGER

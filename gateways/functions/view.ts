@@ -1,17 +1,13 @@
 import type { Bus } from '../../bus/connect.ts'
 import { type Follower, type FollowObservation, follow } from '../../bus/follow.ts'
-import type { Call } from '../../schemas/functions/call.ts'
 import {
-  activeRevision,
   type DeployedState,
   type FunctionState,
   functionAggregate,
   notFound,
   placed,
 } from '../../schemas/functions/function.ts'
-
-/** What a call takes from the function it is for. */
-export type CallTarget = Pick<Call, 'fn' | 'rev' | 'seq' | 'env' | 'envSeq' | 'idempotent'>
+import { type CallTarget, callTarget } from '../../schemas/functions/target.ts'
 
 export interface FunctionEntry {
   readonly id: string
@@ -64,9 +60,5 @@ export async function openFunctionView(
 
 function entryOf(id: string, state: FunctionState): FunctionEntry | null {
   if (state.stage === 'absent') return null
-  const { revision, sequence, idempotent } = activeRevision(state)
-  const { envSequence } = state
-  const env = envSequence === null ? 0 : state.envVersion
-  const target = { fn: id, rev: revision, seq: sequence, env, envSeq: envSequence, ...(idempotent && { idempotent }) }
-  return { id, state, target }
+  return { id, state, target: callTarget(id, state) }
 }

@@ -1,0 +1,123 @@
+import type { Bus } from '../../bus/connect.ts'
+import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import { type FollowObservation, follow } from '../../bus/follow.ts'
+import type { Delivery } from '../../bus/handle.ts'
+import { sourceSubjects, tableSubject } from '../../bus/subject.ts'
+import { type ChangeEvent, changeHeader } from '../../schemas/data/change.ts'
+import { type DeployedState, functionAggregate, placed } from '../../schemas/functions/function.ts'
+import { callTarget } from '../../schemas/functions/target.ts'
+import { type ChangeTrigger, isCron } from '../../schemas/functions/trigger.ts'
+import { triggerInvocation } from './invocations.ts'
+
+export interface ChangeTriggersOptions {
+  /** `app.nats.stream-name`. */
+  readonly changeStream: string
+  /** `app.changes.source`. */
+  readonly source: string
+  readonly onObservation: (observation: ConsumeObservation | FollowObservation) => void
+}
+
+interface Wanted {
+  readonly id: string
+  readonly state: DeployedState
+  readonly trigger: ChangeTrigger
+}
+
+const consumer = 'workers-functions-change-triggers'
+const everyOperation = ['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']
+
+/**
+ * Calls functions with the changes of their tables, each change once. Changes are read only while a function wants some; the consumer
+ * begins with the first trigger's time, so that nothing is missed between the trigger's answer and the first reading.
+ */
+export async function serveChangeTriggers(
+  bus: Bus,
+  options: ChangeTriggersOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const { source, onObservation } = options
+  const functions = new Map<string, DeployedState>()
+  let byTable = new Map<string, Wanted[]>()
+  let reading: Promise<void> | null = null
+  const update = () => {
+    byTable = tablesOf(functions, source)
+    if (byTable.size === 0 || reading !== null || signal.aborted) return
+    reading = read(bus, options, firstTime(byTable), (subject) => byTable.get(subject) ?? [], signal)
+  }
+  const follower = await follow(bus, {
+    stream: 'EVT_FUNCTIONS',
+    subject: 'evt.functions.function',
+    aggregate: functionAggregate,
+    onState: (id, found, sequence) => {
+      const state = placed(found, sequence)
+      const wants = state.stage === 'deployed' && state.triggers.some((trigger) => !isCron(trigger))
+      if (wants) functions.set(id, state)
+      else if (!functions.delete(id)) return
+      update()
+    },
+    onObservation,
+  })
+  await new Promise((resolve) => {
+    if (signal.aborted) resolve(undefined)
+    else signal.addEventListener('abort', resolve, { once: true })
+  })
+  await follower.close()
+  await reading
+}
+
+function tablesOf(functions: ReadonlyMap<string, DeployedState>, source: string): Map<string, Wanted[]> {
+  const byTable = new Map<string, Wanted[]>()
+  for (const [id, state] of functions) {
+    for (const trigger of state.triggers) {
+      if (isCron(trigger)) continue
+      const subject = tableSubject(source, trigger.schema ?? 'public', trigger.table)
+      byTable.set(subject, [...(byTable.get(subject) ?? []), { id, state, trigger }])
+    }
+  }
+  return byTable
+}
+
+function firstTime(byTable: ReadonlyMap<string, readonly Wanted[]>): number {
+  return Math.min(...[...byTable.values()].flat().map(({ state }) => state.triggersSetAt))
+}
+
+function read(
+  bus: Bus,
+  { changeStream, source, onObservation }: ChangeTriggersOptions,
+  since: number,
+  wantedFor: (subject: string) => readonly Wanted[],
+  signal: AbortSignal,
+): Promise<void> {
+  return consume(
+    bus,
+    {
+      stream: changeStream,
+      consumer,
+      subjects: [sourceSubjects(source)],
+      from: { since },
+      handle: async (delivery) => {
+        const table = delivery.subject.slice(0, delivery.subject.lastIndexOf('.'))
+        for (const wanted of wantedFor(table)) await fire(bus, wanted, delivery)
+      },
+      onObservation,
+    },
+    signal,
+  )
+}
+
+async function fire(
+  bus: Bus,
+  { id, state, trigger }: Wanted,
+  { data, headers, sequence, at }: Delivery,
+): Promise<void> {
+  // By the bus's time: that of the commit is another machine's.
+  if (at < state.triggersSetAt) return
+  const { type } = JSON.parse(Buffer.from(data).toString('utf8')) as ChangeEvent
+  if (!(trigger.operations ?? everyOperation).includes(type)) return
+  const place = [changeHeader.origin, changeHeader.lsn, changeHeader.index].map((name) => headers.get(name))
+  await triggerInvocation(bus, callTarget(id, state), {
+    id: ['change', trigger.name, ...(place.includes('') ? [String(sequence)] : place)],
+    path: `/invoke/${id}`,
+    body: data,
+  })
+}

@@ -1,0 +1,83 @@
+import type { Bus } from '../../bus/connect.ts'
+import { type CounterObservation, openCounters } from '../../bus/counters.ts'
+import { type Collection, KvConflict, openCollection } from '../../bus/kv.ts'
+import { functionsBucket } from '../../bus/topology.ts'
+import { callsCounter, LastCall, lastCallCollection } from '../../schemas/functions/last-call.ts'
+
+/** Counts calls, in batches. What is not flushed is lost with the process. */
+export interface CallTallies {
+  /** A call begins now. */
+  count(functionId: string, revision: number): void
+  /** @throws {BusUnavailable}; what could not be written is kept for the next time. */
+  flush(): Promise<void>
+  /** @throws {BusUnavailable} */
+  close(): Promise<void>
+}
+
+const flushMs = 1_000
+
+/** @throws {BusUnavailable} */
+export async function callTallies(
+  bus: Bus,
+  onObservation: (observation: CounterObservation) => void,
+): Promise<CallTallies> {
+  // Flushed by the timer below, together with the times.
+  const counters = openCounters(bus, { flushMs: 2 ** 31 - 1 })
+  const lastCalls = await openCollection(bus, { name: lastCallCollection, schema: LastCall, bucket: functionsBucket })
+  let called = new Map<string, LastCall>()
+  let flushing: Promise<void> = Promise.resolve()
+  const write = async () => {
+    const batch = called
+    called = new Map()
+    const times = [...batch].map(async ([functionId, last]) => {
+      try {
+        await keepLatest(lastCalls, functionId, last)
+      } catch (error) {
+        const newer = called.get(functionId)
+        if (newer === undefined) called.set(functionId, last)
+        throw error
+      }
+    })
+    const failure = (await Promise.allSettled([counters.flush(), ...times])).find(({ status }) => status === 'rejected')
+    if (failure !== undefined) throw (failure as PromiseRejectedResult).reason
+  }
+  const flush = (): Promise<void> => {
+    flushing = flushing.catch(() => undefined).then(write)
+    return flushing
+  }
+  const timer = setInterval(() => {
+    if (called.size === 0) return
+    flush().catch((error: unknown) => onObservation({ type: 'counters-not-flushed', waiting: called.size, error }))
+  }, flushMs)
+  return {
+    count(functionId, revision) {
+      counters.add(callsCounter(functionId, revision))
+      called.set(functionId, { revision, at: Date.now() })
+    },
+    flush,
+    async close() {
+      clearInterval(timer)
+      await flush()
+      await counters.close()
+    },
+  }
+}
+
+/** The later one of ours and what other workers have written. */
+async function keepLatest(calls: Collection<LastCall>, functionId: string, last: LastCall): Promise<void> {
+  for (;;) {
+    const found = await calls.get(functionId)
+    if (found !== null && !isLater(last, found.value)) return
+    try {
+      if (found === null) await calls.create(functionId, last)
+      else await calls.update(functionId, last, found.revision)
+      return
+    } catch (error) {
+      if (!(error instanceof KvConflict)) throw error
+    }
+  }
+}
+
+function isLater(one: LastCall, other: LastCall): boolean {
+  return one.revision > other.revision || (one.revision === other.revision && one.at > other.at)
+}

@@ -1,0 +1,87 @@
+import { createHash } from 'node:crypto'
+import type { Bus } from '../../bus/connect.ts'
+import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import type { Delivery } from '../../bus/handle.ts'
+import { causedId, messageIdHeader } from '../../bus/message.ts'
+import { asking, publish } from '../../bus/publish.ts'
+import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
+import { type Call, callHeader, type FaultCode, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
+import type { CallTarget } from '../../schemas/functions/target.ts'
+import type { Runner, RunResult } from './runner.ts'
+
+export interface InvocationsOptions {
+  readonly run: Runner
+  readonly onObservation: (observation: ConsumeObservation) => void
+}
+
+/** Not the function's doing: tried again with the same invocation id, so often at most. */
+const passing: ReadonlySet<FaultCode> = new Set(['host-died', 'too-many-calls', 'internal'])
+const maxAttempts = 5
+/** A worker that is gone is missed after this. */
+const ackWaitMs = 5_000
+const concurrency = 32
+
+/** An attempt that is not the last one failed. */
+class InvocationRetry extends Error {
+  override readonly name = 'InvocationRetry'
+}
+
+/** Runs asynchronous calls, each until there is an outcome; acknowledged behind the work. */
+export function serveInvocations(bus: Bus, { run, onObservation }: InvocationsOptions, signal: AbortSignal) {
+  return consume(
+    bus,
+    {
+      stream: 'INVOCATIONS',
+      consumer: 'workers-functions-invocations',
+      concurrency,
+      ackWaitMs,
+      handle: (delivery) => handle(bus, run, delivery),
+      onObservation,
+    },
+    signal,
+  )
+}
+
+async function handle(bus: Bus, run: Runner, { headers, data, deliveryCount }: Delivery): Promise<void> {
+  const call = JSON.parse(headers.get(callHeader)) as Call
+  if (await hasOutcome(bus, call.id)) return
+  const result = await run(call, data, deliveryCount > 1)
+  const { fault } = result.reply
+  if (fault !== undefined && passing.has(fault.code) && deliveryCount < maxAttempts) {
+    throw new InvocationRetry(`Attempt ${deliveryCount} of invocation ${call.id} failed: ${fault.code}`)
+  }
+  await keepOutcome(bus, call, result)
+}
+
+async function hasOutcome(bus: Bus, id: string): Promise<boolean> {
+  const query = { last_by_subj: outcomeSubject(id) }
+  return (await asking(bus, () => bus.manager.direct.getMessage('OUTCOMES', query))) !== null
+}
+
+async function keepOutcome(bus: Bus, { id, fn }: Call, { reply, body }: RunResult): Promise<void> {
+  const outcome: Outcome = { ...reply, fn, finishedAt: Date.now() }
+  const headers = { [messageIdHeader]: causedId(id, 'outcome'), [outcomeHeader]: JSON.stringify(outcome) }
+  await publish(bus, { subject: outcomeSubject(id), headers, body })
+}
+
+/**
+ * Stores a call that a trigger makes, under an id that the same cause always gets: so it is made once.
+ *
+ * @throws {BusUnavailable}
+ */
+export async function triggerInvocation(
+  bus: Bus,
+  target: CallTarget,
+  cause: { readonly id: readonly string[]; readonly path: string; readonly body: Uint8Array | string },
+): Promise<void> {
+  const digest = createHash('sha256').update(JSON.stringify([target.fn, ...cause.id]))
+  const id = digest.digest('base64url').slice(0, 40)
+  const headers = { 'content-type': 'application/json' }
+  const request = { method: 'POST', path: cause.path, query: {}, headers }
+  const call: Call = { id, ...target, at: Date.now(), deadlineAt: Number.MAX_SAFE_INTEGER, ...request }
+  await publish(bus, {
+    subject: invocationSubject(id),
+    headers: { [messageIdHeader]: id, [callHeader]: JSON.stringify(call) },
+    body: cause.body,
+  })
+}
