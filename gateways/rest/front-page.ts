@@ -20,8 +20,12 @@ export function frontPage(app: FastifyInstance, { graphql }: FrontPageOptions): 
   })
 }
 
+/** What may stand in a page's policy: a name or an address, in lower case. */
+const plainHost = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])$/
+
 /** The endpoint on another port of the host that the browser asked; null for a Host header that names none. */
 function besideHost(host: string | undefined, port: number): string | null {
   const asked = `http://${host ?? ''}`
-  return host !== undefined && URL.canParse(asked) ? `http://${new URL(asked).hostname}:${port}/graphql` : null
+  const hostname = URL.canParse(asked) ? new URL(asked).hostname : ''
+  return plainHost.test(hostname) ? `http://${hostname}:${port}/graphql` : null
 }

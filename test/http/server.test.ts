@@ -1,5 +1,6 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
+import { isAllowedOrigin } from '../../gateways/http/origins.ts'
 import { createHttpServer } from '../../gateways/http/server.ts'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 
@@ -112,3 +113,28 @@ function raw(port: number, bytes: string): Promise<string> {
     socket.on('end', () => resolve(answer)).on('error', reject)
   })
 }
+
+t.test('origins: any, those named, or pages of this machine, for requests as for WebSockets', async (t) => {
+  const places: readonly [readonly string[], string, boolean][] = [
+    [['*'], 'https://shop.example', true],
+    [['https://shop.example'], 'https://shop.example', true],
+    [['https://shop.example'], 'http://shop.example', false],
+    [['loopback'], 'http://localhost:5173', true],
+    [['loopback'], 'https://127.0.0.1', true],
+    [['loopback'], 'http://[::1]:20000', true],
+    [['loopback'], 'http://localhost.shop.example', false],
+    [['loopback'], 'http://127.0.0.1.shop.example:80', false],
+    [['loopback'], 'null', false],
+    [['loopback', 'https://shop.example'], 'https://shop.example', true],
+    [[], 'http://localhost', false],
+  ]
+  for (const [allowed, origin, answer] of places) {
+    t.equal(isAllowedOrigin(origin, allowed), answer, `${origin} of ${allowed}`)
+    const app = await createHttpServer({ maxBodyBytes: 100, corsOrigins: allowed, onFault: () => undefined })
+    app.get('/', async () => ({}))
+    const { headers } = await app.inject({ url: '/', headers: { origin } })
+    const told = headers['access-control-allow-origin']
+    t.equal(told === '*' || told === origin, answer, `${origin} of ${allowed} in headers`)
+    await app.close()
+  }
+})

@@ -2,6 +2,7 @@ import { gunzipSync } from 'node:zlib'
 import t from 'tap'
 import { createHttpServer } from '../../gateways/http/server.ts'
 import { docsPage } from '../../gateways/rest/docs-page.ts'
+import { type FrontPageOptions, frontPage } from '../../gateways/rest/front-page.ts'
 
 async function served(options: { readonly specUrl: string; readonly title?: string }) {
   const app = await createHttpServer({
@@ -78,4 +79,37 @@ t.test('what is configured cannot break out of its place', async (t) => {
   const { body } = await other.inject('/docs')
   t.notMatch(body, /<img|"><script/)
   await other.close()
+})
+
+t.test('the front page is the playground of the GraphQL API beside it, else it leads to the docs', async (t) => {
+  const asked = async (options: FrontPageOptions, host: string) => {
+    const other = await createHttpServer({ maxBodyBytes: 1024, corsOrigins: [], onFault: () => undefined })
+    frontPage(other, options)
+    const answer = await other.inject({ url: '/', headers: { host } })
+    await other.close()
+    return answer
+  }
+  const places: readonly [FrontPageOptions, string, string | null][] = [
+    [{}, 'localhost:20000', null],
+    [{ graphql: { port: 10000 } }, 'localhost:20000', 'http://localhost:10000/graphql'],
+    [{ graphql: { port: 81 } }, '[::1]:20000', 'http://[::1]:81/graphql'],
+    [{ graphql: { port: 10000 } }, 'a"><script src=/x>', null],
+    [{ graphql: { port: 10000 } }, "shop.example;script-src'unsafe-inline'", null],
+    [{ graphql: { url: 'https://api.shop.example/graphql' } }, 'any.example', 'https://api.shop.example/graphql'],
+  ]
+  for (const [options, host, endpoint] of places) {
+    const { statusCode, headers, body } = await asked(options, host)
+    if (endpoint === null) {
+      t.equal(statusCode, 302, host)
+      t.equal(headers.location, '/docs')
+      continue
+    }
+    t.equal(statusCode, 200, host)
+    t.match(body, `data-endpoint="${endpoint}"`)
+    t.match(body, /<a href="\/docs">/)
+    const policy = String(headers['content-security-policy'])
+    t.match(policy, `connect-src ${new URL(endpoint).origin};`, 'requests go there alone')
+    t.match(policy, /script-src 'self';/)
+    t.notMatch(body, /<script(?![^>]*\bsrc=)[^>]*>|<style|\son\w+=|\sstyle=/)
+  }
 })
