@@ -1,0 +1,124 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { Type } from 'typebox'
+import { type Bus, connectBus } from '../../bus/connect.ts'
+import { decide } from '../../bus/decide.ts'
+import { load } from '../../bus/load.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
+import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
+import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
+import { definePlugin, type Plugin, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { choose } from '../../workers/workflows/plugins/core/if.ts'
+import { log } from '../../workers/workflows/plugins/core/log.ts'
+import { startExecution } from '../../workers/workflows/start-execution.ts'
+import { testNats } from '../support/servers.ts'
+import { flow as plan, sequence, task } from './plans.ts'
+
+const echo = definePlugin({
+  id: 'test.echo',
+  name: 'Echo',
+  category: 'Custom',
+  description: 'Gives what it gets.',
+  input: Type.Object({ value: Type.Unknown() }),
+  output: Type.Object({ value: Type.Unknown() }),
+  example: '',
+  async run({ input }) {
+    return { value: input.value }
+  },
+})
+
+const plugins = new Map<string, Plugin>([log, choose, echo].map((each) => [each.manifest.id, each]))
+
+async function engineOf(bus: Bus) {
+  return await startWorkflowEngine({
+    bus,
+    plugins,
+    services: {} as TaskServices,
+    credential: async () => null,
+    kv: async () => null,
+    onObservation: (observation) => {
+      if (observation.type === 'message-retried' || observation.type === 'message-dead') console.error(observation)
+    },
+  })
+}
+
+async function save(bus: Bus, plan: FlowPlan): Promise<string> {
+  const flowId = randomUUID()
+  const subject = eventSubject('workflows', 'flow', flowId)
+  const text = { flowId, name: plan.name, namespace: 'default', yamlContent: '', plan, by: 'test', at: Date.now() }
+  await decide(bus, { stream: 'EVT_WORKFLOWS', subject, aggregate: flow, decide: (state) => decideRevise(state, text) })
+  return flowId
+}
+
+async function run(bus: Bus, flowId: string, inputs: Record<string, unknown> = {}) {
+  const executionId = randomUUID()
+  await startExecution(bus, flowId, { executionId, inputs, trigger: { type: 'manual' }, actor: 'test', at: Date.now() })
+  return executionId
+}
+
+async function ended(bus: Bus, executionId: string) {
+  const place = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
+  for (let tries = 0; tries < 1_000; tries++) {
+    const { state } = await load(bus, execution, place)
+    if (isEnded(state.stage)) return state
+    await sleep(10)
+  }
+  const { state } = await load(bus, execution, place)
+  throw new Error(`not ended: ${JSON.stringify(state)}`)
+}
+
+t.test('the engine', async (t) => {
+  const nats = await testNats(t)
+  const bus = await connectBus({ url: nats.url, name: 'test' })
+  await reconcileStreams(bus, streamSpecs())
+  const engine = await engineOf(bus)
+  t.teardown(async () => {
+    await engine.stop()
+    await bus.close()
+  })
+
+  t.test('runs tasks in order and hands outputs on', async (t) => {
+    const flowId = await save(
+      bus,
+      plan(
+        sequence(
+          task('a', { type: 'test.echo', properties: { value: '{{ inputs.n }}' } }),
+          task('b', { type: 'test.echo', properties: { value: 'got {{ outputs["a"]["value"] }}' } }),
+          task('c', { properties: { message: '{{ outputs.b.value }}' } }),
+        ),
+        { outputs: { text: '{{ outputs.c.message }}' } },
+      ),
+    )
+    const state = await ended(bus, await run(bus, flowId, { n: 5 }))
+    t.equal(state.stage, 'success')
+    t.same(state.outputs, { json: { text: 'got 5' } })
+  })
+
+  t.test('runs a hundred at a time', async (t) => {
+    const flowId = await save(
+      bus,
+      plan(
+        sequence(
+          task('a', { properties: { message: 'x' } }),
+          task('b', { type: 'test.echo', properties: { value: 1 } }),
+        ),
+      ),
+    )
+    const began = performance.now()
+    const ids = await Promise.all(Array.from({ length: 100 }, () => run(bus, flowId)))
+    const states = await Promise.all(ids.map((id) => ended(bus, id)))
+    t.comment(`${Math.round(performance.now() - began)} ms`)
+    t.ok(states.every(({ stage }) => stage === 'success'))
+  })
+
+  t.test('runs what is parallel on the queue, and decides on what comes back', async (t) => {
+    const tasks = Array.from({ length: 20 }, (_, i) => task(`t${i}`, { type: 'test.echo', properties: { value: i } }))
+    const state = await ended(bus, await run(bus, await save(bus, plan(tasks))))
+    t.equal(state.stage, 'success')
+    t.equal(Object.keys(state.executed).length, 20)
+  })
+})

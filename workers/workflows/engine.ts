@@ -1,0 +1,314 @@
+import { hostname } from 'node:os'
+import type { Bus } from '../../bus/connect.ts'
+import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import type { Delivery } from '../../bus/handle.ts'
+import { load } from '../../bus/load.ts'
+import { messageIdHeader, newId } from '../../bus/message.ts'
+import { readBytes, storeBytes } from '../../bus/objects.ts'
+import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken } from '../../bus/subject.ts'
+import { type ExecutionState, execution } from '../../schemas/workflows/execution.ts'
+import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
+import type { Value } from '../../schemas/workflows/execution-facts.ts'
+import type { TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import { type ActorContext, claim, ExecutionActor } from './execution-actor.ts'
+import { FlowPlans } from './flow-plans.ts'
+import {
+  announceAbort,
+  cancelDeadline,
+  defaultGroup,
+  type FollowUp,
+  type QueuedTask,
+  queueTask,
+  sendCommand,
+  setExecutionTimer,
+} from './follow-ups.ts'
+import type { Plugin } from './plugin.ts'
+import { runTask, type TaskEnvironment } from './run-task.ts'
+import { RunningTasks } from './running-tasks.ts'
+import { releaseSlot, requestSlot } from './slots.ts'
+import { startExecution } from './start-execution.ts'
+import { type TaskLogObservation, TaskLogs } from './task-logs.ts'
+
+export type EngineObservation =
+  | ConsumeObservation
+  | TaskLogObservation
+  | { readonly type: 'child-refused'; readonly executionId: string; readonly error: unknown }
+
+export interface EngineOptions {
+  readonly bus: Bus
+  readonly plugins: ReadonlyMap<string, Plugin>
+  readonly services: TaskEnvironment['services']
+  readonly credential: TaskEnvironment['credential']
+  readonly kv: TaskEnvironment['kv']
+  /** Executions that are decided or run here at a time. Default 64. */
+  readonly concurrency?: number
+  /** Tasks from the queue that run here at a time. Default 32. */
+  readonly taskConcurrency?: number
+  /** Default: the one of tasks that name none. */
+  readonly groups?: readonly string[]
+  readonly onObservation: (observation: EngineObservation) => void
+}
+
+export interface WorkflowEngine {
+  /** Finishes or hands back what is in flight. */
+  stop(): Promise<void>
+}
+
+/** A larger output lies in the object store. */
+const maxInlineValueBytes = 16 * 1024
+/** Tasks at a time that a worker runs on the side of deciding. */
+const maxInline = 1
+
+/**
+ * Runs executions: takes commands, tasks and timers from the bus, decides, runs plugins, and appends what happened. Any number of
+ * workers share the queues.
+ */
+export async function startWorkflowEngine(options: EngineOptions): Promise<WorkflowEngine> {
+  const engine = new Engine(options)
+  engine.start()
+  return engine
+}
+
+class Engine implements WorkflowEngine {
+  readonly #options: EngineOptions
+  readonly #bus: Bus
+  readonly #running = new RunningTasks()
+  readonly #actors = new Map<string, ExecutionActor>()
+  readonly #stopping = new AbortController()
+  readonly #logs: TaskLogs
+  readonly #context: ActorContext
+  readonly #consumers: Promise<void>[] = []
+
+  constructor(options: EngineOptions) {
+    this.#options = options
+    this.#bus = options.bus
+    this.#logs = new TaskLogs(options.bus, options.onObservation)
+    const effect = (task: TaskPlan) => options.plugins.get(task.type)?.manifest.effect ?? 'pure'
+    const groups = options.groups ?? [defaultGroup]
+    this.#context = {
+      bus: options.bus,
+      worker: `${hostname()}/${process.pid}/${newId().slice(0, 8)}`,
+      plans: new FlowPlans(options.bus),
+      running: this.#running,
+      now: Date.now,
+      isPure: (task) => effect(task) === 'pure',
+      isOnce: (task) => effect(task) === 'once',
+      inline: (task, live) => {
+        const ours = groups.includes(task.workerGroup ?? defaultGroup)
+        return ours && (live < maxInline || effect(task) === 'pure')
+      },
+      run: ({ plan, task, state, run, signal }) =>
+        runTask(this.#environment(state.created!.executionId), { plan, task, state, run, signal }),
+      perform: (state, followUp, again) => this.#perform(state, followUp, again),
+      flushLogs: () => this.#logs.flush(),
+    }
+  }
+
+  start(): void {
+    const { onObservation, concurrency = 64, taskConcurrency = 32, groups = [defaultGroup] } = this.#options
+    const { signal } = this.#stopping
+    const run = (consumer: string, more: Omit<Parameters<typeof consume>[1], 'consumer' | 'onObservation'>) => {
+      this.#consumers.push(consume(this.#bus, { consumer, onObservation, ...more }, signal))
+    }
+    run('workers-workflows-commands', {
+      stream: 'COMMANDS',
+      concurrency,
+      handle: (delivery) => this.#takeCommand(delivery),
+    })
+    for (const group of groups) {
+      run(`workers-workflows-tasks-${group}`, {
+        stream: 'TASKS',
+        subjects: [taskSubjects(group)],
+        concurrency: taskConcurrency,
+        handle: (delivery, ended) => this.#takeTask(delivery, ended),
+      })
+    }
+    run('workers-workflows-timers', {
+      stream: 'TIMERS',
+      subjects: [dueSubjects('executions')],
+      concurrency,
+      handle: (delivery) => this.#takeTimer(delivery),
+    })
+    const aborts = this.#bus.connection.subscribe(abortSubjects, {
+      callback: (error, message) => {
+        if (error === null) void this.#abort(unescapeToken(message.subject.split('.').at(-1)!))
+      },
+    })
+    signal.addEventListener('abort', () => aborts.unsubscribe(), { once: true })
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await Promise.all(this.#consumers)
+    for (const actor of this.#actors.values()) actor.stop()
+    this.#running.stopAll()
+    await this.#logs.flush()
+  }
+
+  async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {
+    const executionId = unescapeToken(subject.split('.').at(-1)!)
+    const command = JSON.parse(Buffer.from(data).toString('utf8')) as ExecutionCommand
+    await this.#hand(executionId, command, headers.get(messageIdHeader), deliveryCount > 1)
+  }
+
+  async #takeTimer({ data, sequence, deliveryCount }: Delivery): Promise<void> {
+    const { executionId } = JSON.parse(Buffer.from(data).toString('utf8')) as { executionId: string }
+    await this.#hand(executionId, { type: 'nudge' }, `timer/${sequence}`, deliveryCount > 1)
+  }
+
+  async #hand(executionId: string, command: ExecutionCommand, lease: string, again: boolean): Promise<void> {
+    const actor = this.#actors.get(executionId) ?? new ExecutionActor(executionId, this.#context)
+    this.#actors.set(executionId, actor)
+    try {
+      await actor.handle(command, lease, again)
+    } finally {
+      if (actor.idle && this.#actors.get(executionId) === actor) this.#actors.delete(executionId)
+    }
+  }
+
+  /** Runs a task from the queue. Its result is a command, so that results that come together are decided together. */
+  async #takeTask({ data }: Delivery, ended: AbortSignal): Promise<void> {
+    const queued = JSON.parse(Buffer.from(data).toString('utf8')) as QueuedTask
+    const { executionId, run: key, attempt, round } = queued
+    const { state } = await load(this.#bus, execution, executionPlace(executionId))
+    const run = state.runs[key]
+    if (run?.status !== 'scheduled' || run.attempt !== attempt || run.round !== round) return
+    if (this.#running.has(executionId, key)) return
+    const plan = await this.#context.plans.get(state.created!)
+    const task = findTask(plan, run)
+    const startedAt = this.#context.now()
+    const { signal, end } = this.#running.begin(executionId, key, attempt, round)
+    let result: TaskResult
+    try {
+      const once = this.#context.isOnce(task)
+      if (once && !(await claim(this.#context, executionId, key, attempt))) {
+        const message = 'A worker died while it ran, and it must not run twice'
+        result = { kind: 'failure', failure: { message, kind: 'lost' } }
+      } else {
+        result = await this.#context.run({ plan, task, state, run: key, signal: AbortSignal.any([signal, ended]) })
+      }
+    } finally {
+      end()
+    }
+    // Handed back, not failed.
+    if (ended.aborted) return
+    const { worker } = this.#context
+    const command: ExecutionCommand = { type: 'result', run: key, attempt, round, startedAt, worker, result }
+    await sendCommand(this.#bus, executionId, command, `${executionId}/${key}/${attempt}/${round}/result`)
+  }
+
+  async #abort(executionId: string): Promise<void> {
+    if (this.#running.isEmpty(executionId)) return
+    try {
+      const actor = this.#actors.get(executionId)
+      if (actor !== undefined) {
+        await actor.refresh()
+        return
+      }
+      const { state } = await load(this.#bus, execution, executionPlace(executionId))
+      this.#running.stopUnwanted(executionId, state)
+    } catch {
+      // The result that is not wanted will be refused when it is handed in.
+    }
+  }
+
+  async #perform(state: ExecutionState, followUp: FollowUp, again: boolean): Promise<void> {
+    const { executionId } = state.created!
+    switch (followUp.type) {
+      case 'queue': {
+        const { run, attempt, round, group } = followUp
+        return await queueTask(this.#bus, { executionId, run, attempt, round }, group, again)
+      }
+      case 'timer':
+        return await setExecutionTimer(this.#bus, executionId, followUp.id, followUp.at)
+      case 'abort':
+        announceAbort(this.#bus, executionId)
+        return
+      case 'slot': {
+        const { concurrency } = await this.#context.plans.get(state.created!)
+        if (concurrency === null) return
+        return await requestSlot(this.#bus, { flowId: state.created!.flowId, executionId, concurrency })
+      }
+      case 'child':
+        return await this.#startChild(state, followUp)
+      case 'ended':
+        return await this.#end(state)
+      default:
+        followUp satisfies never
+    }
+  }
+
+  async #startChild(state: ExecutionState, { run, opening }: Extract<FollowUp, { type: 'child' }>): Promise<void> {
+    const { executionId, actor } = state.created!
+    try {
+      await startExecution(this.#bus, opening.flowId, {
+        executionId: opening.executionId,
+        inputs: opening.inputs,
+        trigger: { type: 'subflow', executionId, run },
+        actor,
+        at: this.#context.now(),
+        ...(opening.wait && { parent: { executionId, run } }),
+      })
+    } catch (error) {
+      if ((error as Error).name !== 'Rejected') throw error
+      this.#options.onObservation({ type: 'child-refused', executionId: opening.executionId, error })
+      const failure = { message: (error as Error).message, kind: 'refused' } as const
+      const outputs: Value = { json: {} }
+      const { executionId: child } = opening
+      await sendCommand(
+        this.#bus,
+        executionId,
+        { type: 'child', run, executionId: child, status: 'failed', outputs, failure },
+        `${child}/refused`,
+      )
+    }
+  }
+
+  async #end(state: ExecutionState): Promise<void> {
+    const { created, stage, outputs, failure, slotRequested } = state
+    const { executionId, flowId, parent } = created!
+    const plan = await this.#context.plans.get(created!)
+    if (plan.timeoutMs !== null) await cancelDeadline(this.#bus, executionId)
+    if (slotRequested) await releaseSlot(this.#bus, flowId, executionId, plan.concurrency?.limit ?? 1)
+    if (parent === undefined) return
+    const status = stage as 'success' | 'failed' | 'cancelled' | 'timed-out'
+    await sendCommand(
+      this.#bus,
+      parent.executionId,
+      { type: 'child', run: parent.run, executionId, status, outputs: outputs ?? { json: {} }, failure },
+      `${executionId}/ended`,
+    )
+  }
+
+  #environment(executionId: string): TaskEnvironment {
+    const { plugins, services, credential, kv } = this.#options
+    return {
+      plugins,
+      services,
+      credential,
+      kv,
+      read: (value) => this.#read(value),
+      store: (json) => this.#store(json),
+      log: ({ run, task, attempt, level, message }) => {
+        const timestamp = new Date().toISOString()
+        this.#logs.add(executionId, { timestamp, level, executionId, taskName: task, run, attempt, message })
+      },
+    }
+  }
+
+  async #store(json: unknown): Promise<Value> {
+    const text = JSON.stringify(json ?? null)
+    const sizeBytes = Buffer.byteLength(text)
+    if (sizeBytes <= maxInlineValueBytes) return { json: json ?? null }
+    return { object: await storeBytes(this.#bus, Buffer.from(text)), sizeBytes }
+  }
+
+  async #read(value: Value): Promise<unknown> {
+    if ('json' in value) return value.json
+    return JSON.parse(Buffer.from(await readBytes(this.#bus, value.object)).toString('utf8'))
+  }
+}
+
+function executionPlace(executionId: string) {
+  return { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
+}

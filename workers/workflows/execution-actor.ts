@@ -1,0 +1,348 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { AppendConflict, append } from '../../bus/append.ts'
+import { type Bus, BusUnavailable } from '../../bus/connect.ts'
+import { carrying } from '../../bus/decide.ts'
+import { load } from '../../bus/load.ts'
+import { newId } from '../../bus/message.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import {
+  decideClaim,
+  decideCommands,
+  type ExecutionCommand,
+  findTask,
+} from '../../schemas/workflows/execution-decide.ts'
+import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import type { FlowPlans } from './flow-plans.ts'
+import { type FollowUp, followUpsOf, outstanding } from './follow-ups.ts'
+import type { RunningTasks } from './running-tasks.ts'
+
+/** What an actor needs of the engine. */
+export interface ActorContext {
+  readonly bus: Bus
+  readonly worker: string
+  readonly plans: FlowPlans
+  readonly running: RunningTasks
+  readonly now: () => number
+  /** Whether the worker that decides a task may run it as well, when so many run already. */
+  readonly inline: (task: TaskPlan, live: number) => boolean
+  readonly isPure: (task: TaskPlan) => boolean
+  readonly isOnce: (task: TaskPlan) => boolean
+  readonly run: (attempt: {
+    readonly plan: FlowPlan
+    readonly task: TaskPlan
+    readonly state: ExecutionState
+    readonly run: string
+    readonly signal: AbortSignal
+  }) => Promise<Extract<ExecutionCommand, { type: 'result' }>['result']>
+  readonly perform: (state: ExecutionState, followUp: FollowUp, again: boolean) => Promise<void>
+  /** Log lines of the tasks, before their results are told. */
+  readonly flushLogs: () => Promise<void>
+}
+
+interface Waiting {
+  readonly command: ExecutionCommand
+  /** Id of the message that brought it, or whose task it is the result of. */
+  readonly lease: string
+  /** Nobody knows what became of an earlier delivery. */
+  readonly again: boolean
+  /** Null for the result of a task that runs here. */
+  readonly handled: PromiseWithResolvers<void> | null
+}
+
+interface Stored {
+  readonly state: ExecutionState
+  readonly sequence: number
+}
+
+interface Unsaved {
+  readonly facts: ExecutionFact[]
+  readonly taken: Waiting[]
+  state: ExecutionState
+  /** What it was decided on. */
+  readonly sequence: number
+  readonly since: number
+}
+
+const maxBatch = 200
+/** Pure steps are recorded together up to this many facts, or after this time. */
+const maxUnsavedFacts = 100
+const maxUnsavedMs = 50
+const retryMs = 250
+const stream = 'EVT_EXECUTIONS'
+
+/**
+ * One execution in this process: takes what has come in one go, decides, stores, does what follows, and runs the tasks that are its
+ * own. A message is done with when what it led to is stored and the tasks that hang on it are through; so whoever gets it after a crash
+ * goes on where its tasks were.
+ */
+export class ExecutionActor {
+  readonly id: string
+  readonly #context: ActorContext
+  readonly #place: { readonly stream: string; readonly subject: string }
+  #stored: Stored | null = null
+  readonly #queue: Waiting[] = []
+  /** Decided and not stored: taken back when somebody else was faster. */
+  #unsaved: Unsaved | null = null
+  /** Messages whose tasks run. */
+  readonly #held = new Map<string, Set<PromiseWithResolvers<void>>>()
+  #working: Promise<void> | null = null
+  #stopped = false
+
+  constructor(id: string, context: ActorContext) {
+    this.id = id
+    this.#context = context
+    this.#place = { stream, subject: eventSubject('executions', 'execution', id) }
+  }
+
+  /** Nothing to do and nothing that runs. */
+  get idle(): boolean {
+    return this.#working === null && this.#queue.length === 0 && this.#held.size === 0 && this.#unsaved === null
+  }
+
+  /** Resolves when the message can be acknowledged. @throws what stops it from being handled, but for a bus that is away. */
+  handle(command: ExecutionCommand, lease: string, again: boolean): Promise<void> {
+    const handled = Promise.withResolvers<void>()
+    this.#add({ command, lease, again, handled })
+    return handled.promise
+  }
+
+  /** Another process has decided something: what runs here may not be wanted any more. */
+  async refresh(): Promise<void> {
+    const { state, sequence } = await load(this.#context.bus, execution, this.#place)
+    if (this.#unsaved !== null && this.#unsaved.sequence !== sequence) this.#takeBack([])
+    if (this.#unsaved === null) {
+      this.#stored = { state, sequence }
+      this.#context.running.stopUnwanted(this.id, state)
+    }
+    this.#wake()
+  }
+
+  stop(): void {
+    this.#stopped = true
+  }
+
+  #add(waiting: Waiting): void {
+    this.#queue.push(waiting)
+    this.#wake()
+  }
+
+  #wake(): void {
+    this.#working ??= this.#work().finally(() => {
+      this.#working = null
+      // Others may decide while it has nothing to do.
+      if (this.#queue.length > 0) this.#wake()
+      else if (this.#unsaved === null) this.#stored = null
+    })
+  }
+
+  async #work(): Promise<void> {
+    // What comes in the same turn is decided together.
+    await Promise.resolve()
+    while (this.#queue.length > 0 || this.#mustSave()) {
+      const batch = this.#queue.splice(0, maxBatch)
+      try {
+        await this.#step(batch)
+      } catch (error) {
+        if (await this.#passes(error, batch)) continue
+        this.#giveUp(batch, error)
+      }
+    }
+  }
+
+  /** A bus that is away comes back, unless the process stops before. */
+  async #passes(error: unknown, batch: readonly Waiting[]): Promise<boolean> {
+    if (!(error instanceof BusUnavailable || error instanceof AppendConflict) || this.#stopped) return false
+    this.#takeBack(batch)
+    if (error instanceof BusUnavailable) await sleep(retryMs)
+    return true
+  }
+
+  #takeBack(batch: readonly Waiting[]): void {
+    const taken = this.#unsaved?.taken ?? []
+    this.#unsaved = null
+    this.#stored = null
+    this.#queue.unshift(...taken, ...batch.filter((each) => !taken.includes(each)))
+  }
+
+  #giveUp(batch: readonly Waiting[], error: unknown): void {
+    const taken = [...(this.#unsaved?.taken ?? []), ...batch]
+    this.#unsaved = null
+    this.#stored = null
+    for (const { handled } of taken) handled?.reject(error)
+    for (const held of this.#held.values()) for (const handled of held) handled.reject(error)
+    this.#held.clear()
+  }
+
+  async #step(batch: readonly Waiting[]): Promise<void> {
+    const stored = await this.#read()
+    const before = this.#unsaved?.state ?? stored.state
+    if (before.stage === 'absent') {
+      for (const { handled } of batch) handled?.resolve()
+      return
+    }
+    const plan = await this.#context.plans.get(before.created!)
+    const lease = (batch.find(({ handled }) => handled === null) ?? batch[0])?.lease
+    const { facts, state } = decideCommands(
+      plan,
+      before,
+      batch.map(({ command }) => command),
+      {
+        now: this.#context.now(),
+        lease: (task, live) => (lease !== undefined && this.#context.inline(task, live) ? lease : null),
+      },
+    )
+    this.#unsaved ??= this.#begun(stored, state)
+    this.#unsaved.facts.push(...facts)
+    this.#unsaved.taken.push(...batch)
+    this.#unsaved.state = state
+    if (this.#mustSaveNow(plan)) await this.#save(plan)
+    if (this.#unsaved !== null || this.#stored !== null)
+      this.#startTasks(plan, this.#unsaved?.state ?? this.#stored!.state)
+    this.#release()
+  }
+
+  #begun({ sequence }: Stored, state: ExecutionState): Unsaved {
+    setTimeout(() => this.#mustSave() && this.#wake(), maxUnsavedMs + 1).unref()
+    return { facts: [], taken: [], state, sequence, since: performance.now() }
+  }
+
+  #mustSave(): boolean {
+    if (this.#unsaved === null) return false
+    return this.#context.running.isEmpty(this.id) || performance.now() - this.#unsaved.since > maxUnsavedMs
+  }
+
+  /** Unless all that comes next is pure and runs here: that can be done again, and is recorded with what follows. */
+  #mustSaveNow(plan: FlowPlan): boolean {
+    const { facts, taken, state, since } = this.#unsaved!
+    if (facts.length > maxUnsavedFacts || performance.now() - since > maxUnsavedMs) return true
+    if (taken.some(({ again }) => again)) return true
+    const next = Object.values(state.runs).filter(({ status }) => status === 'scheduled')
+    if (next.length === 0) return true
+    if (followUpsOf(plan, facts).some(({ type }) => type !== 'timer')) return true
+    return !next.every((run) => run.lease !== null && this.#context.isPure(findTask(plan, run)))
+  }
+
+  async #save(plan: FlowPlan): Promise<void> {
+    const { facts, taken, state, sequence: expectedSequence } = this.#unsaved!
+    if (facts.length > 0) {
+      if (isEnded(state.stage)) await this.#context.flushLogs()
+      const message = { id: newId(), facts, actor: 'busbar', causation: taken[0]!.lease, ...carrying(execution, state) }
+      const { events } = execution
+      const { sequence } = await append(this.#context.bus, { ...this.#place, expectedSequence, events, message })
+      this.#stored = { state, sequence }
+    }
+    this.#unsaved = null
+    // From here on nothing is taken back: what is left to do is in the state.
+    this.#context.running.stopUnwanted(this.id, state)
+    for (const { lease, handled } of taken) {
+      if (handled !== null) this.#held.set(lease, (this.#held.get(lease) ?? new Set()).add(handled))
+    }
+    const again = taken.some((each) => each.again)
+    const followUps = again ? [...followUpsOf(plan, facts), ...outstanding(plan, state)] : followUpsOf(plan, facts)
+    await this.#followUp(state, followUps, again)
+  }
+
+  async #followUp(state: ExecutionState, followUps: readonly FollowUp[], again: boolean): Promise<void> {
+    const aborts = followUps.some(({ type }) => type === 'abort')
+    const distinct = followUps.filter(({ type }) => type !== 'abort')
+    for (;;) {
+      try {
+        if (aborts) await this.#context.perform(state, { type: 'abort' }, again)
+        await Promise.all(distinct.map((followUp) => this.#context.perform(state, followUp, again)))
+        return
+      } catch (error) {
+        if (!(error instanceof BusUnavailable) || this.#stopped) throw error
+        await sleep(retryMs)
+      }
+    }
+  }
+
+  /** The tasks whose message is in these hands, and those that have just been decided. */
+  #startTasks(plan: FlowPlan, state: ExecutionState): void {
+    const leases = new Set([...this.#held.keys(), ...(this.#unsaved?.taken.map(({ lease }) => lease) ?? [])])
+    for (const [key, run] of Object.entries(state.runs)) {
+      const mine = run.status === 'scheduled' && run.lease !== null && leases.has(run.lease)
+      if (mine && !this.#context.running.has(this.id, key)) void this.#runTask(plan, state, key)
+    }
+  }
+
+  async #runTask(plan: FlowPlan, state: ExecutionState, key: string): Promise<void> {
+    const { attempt, round, lease, claimedBy } = state.runs[key]!
+    const task = findTask(plan, state.runs[key]!)
+    const startedAt = this.#context.now()
+    const { signal, end } = this.#context.running.begin(this.id, key, attempt, round)
+    let result: Extract<ExecutionCommand, { type: 'result' }>['result']
+    try {
+      const once = this.#context.isOnce(task)
+      if (once && (claimedBy !== null || !(await claim(this.#context, this.id, key, attempt)))) {
+        const message = 'A worker died while it ran, and it must not run twice'
+        result = { kind: 'failure', failure: { message, kind: 'lost' } }
+      } else {
+        if (once) this.#stored = null
+        result = await this.#context.run({ plan, task, state, run: key, signal })
+      }
+    } catch (error) {
+      result = { kind: 'failure', failure: { message: String((error as Error).message), kind: 'unavailable' } }
+    }
+    end()
+    if (this.#stopped) return
+    // A result that nobody waits for any more was told so already.
+    const command = {
+      type: 'result',
+      run: key,
+      attempt,
+      round,
+      startedAt,
+      worker: this.#context.worker,
+      result,
+    } as const
+    this.#add({ command, lease: lease!, again: false, handled: null })
+  }
+
+  /** Messages that no task hangs on any more. */
+  #release(): void {
+    if (this.#unsaved !== null || this.#stored === null) return
+    const needed = new Set(
+      Object.entries(this.#stored.state.runs).flatMap(([, { status, lease }]) => {
+        return status === 'scheduled' && lease !== null ? [lease] : []
+      }),
+    )
+    for (const [lease, handled] of this.#held) {
+      if (needed.has(lease)) continue
+      for (const each of handled) each.resolve()
+      this.#held.delete(lease)
+    }
+  }
+
+  async #read(): Promise<Stored> {
+    if (this.#stored !== null) return this.#stored
+    const { state, sequence } = await load(this.#context.bus, execution, this.#place)
+    this.#stored = { state, sequence }
+    return this.#stored
+  }
+}
+
+/** Claims a task that must not run twice; false when somebody else has. @throws {BusUnavailable} */
+export async function claim(
+  { bus, worker, now }: Pick<ActorContext, 'bus' | 'worker' | 'now'>,
+  executionId: string,
+  run: string,
+  attempt: number,
+): Promise<boolean> {
+  const place = { stream, subject: eventSubject('executions', 'execution', executionId) }
+  for (let tries = 0; ; tries++) {
+    const { state, sequence } = await load(bus, execution, place)
+    const facts = decideClaim(state, { run, attempt, worker, now: now() })
+    if (facts.length === 0) return false
+    const next = facts.reduce(execution.evolve, state)
+    const message = { id: newId(), facts, actor: worker, ...carrying(execution, next) }
+    try {
+      await append(bus, { ...place, expectedSequence: sequence, events: execution.events, message })
+      return true
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || tries === 20) throw error
+    }
+  }
+}

@@ -1,0 +1,127 @@
+import type { Bus } from '../../bus/connect.ts'
+import { lastMessage } from '../../bus/load.ts'
+import { publish } from '../../bus/publish.ts'
+import { abortSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
+import { cancelTimer, setTimer } from '../../bus/timers.ts'
+import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
+import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
+import type { ExecutionFact, Opening } from '../../schemas/workflows/execution-facts.ts'
+import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
+
+/** What is to be done about facts once they are stored. Each can be done again without harm. */
+export type FollowUp =
+  | {
+      readonly type: 'queue'
+      readonly run: string
+      readonly attempt: number
+      readonly round: number
+      readonly group: string
+    }
+  | { readonly type: 'timer'; readonly id: string; readonly at: number }
+  | { readonly type: 'child'; readonly run: string; readonly opening: Extract<Opening, { kind: 'child' }> }
+  | { readonly type: 'slot' }
+  | { readonly type: 'abort' }
+  | { readonly type: 'ended' }
+
+export const defaultGroup = 'default'
+const timerPurpose = 'executions'
+const deadlineTimer = 'deadline'
+
+/** What facts that were just decided call for. */
+export function followUpsOf(plan: FlowPlan, facts: readonly ExecutionFact[]): readonly FollowUp[] {
+  return facts.flatMap((fact): readonly FollowUp[] => {
+    switch (fact.type) {
+      case 'executions.execution.started':
+        return timer(deadlineTimer, fact.data.deadlineAt)
+      case 'executions.execution.slot-requested':
+        return [{ type: 'slot' }]
+      case 'executions.execution.ended':
+        return [{ type: 'abort' }, { type: 'ended' }]
+      case 'executions.task.scheduled': {
+        const { run, attempt, round = 0, lease, task } = fact.data
+        return lease === null ? [{ type: 'queue', run, attempt, round, group: groupOf(plan, task) }] : []
+      }
+      case 'executions.task.failed':
+        return timer(`${fact.data.run}/${fact.data.attempt}/retry`, fact.data.retryAt)
+      case 'executions.task.opened': {
+        const { run, attempt, opening, deadlineAt } = fact.data
+        return [...timer(`${run}/${attempt}/deadline`, deadlineAt), ...opened(run, attempt, opening)]
+      }
+      case 'executions.task.cancelled':
+        return [{ type: 'abort' }]
+      default:
+        return []
+    }
+  })
+}
+
+/** What a state still waits for: done again when nobody knows whether it was done. */
+export function outstanding(plan: FlowPlan, state: ExecutionState): readonly FollowUp[] {
+  if (isEnded(state.stage)) return [{ type: 'ended' }]
+  const found: FollowUp[] = [...timer(deadlineTimer, state.deadlineAt)]
+  if (state.stage === 'queued' && state.slotRequested) found.push({ type: 'slot' })
+  for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run))
+  return found
+}
+
+function outstandingOf(plan: FlowPlan, key: string, run: Run): readonly FollowUp[] {
+  const { status, attempt, round, lease, task, at, opening, deadlineAt } = run
+  if (!isLive(run)) return []
+  if (status === 'scheduled') {
+    return lease === null ? [{ type: 'queue', run: key, attempt, round, group: groupOf(plan, task) }] : []
+  }
+  if (status === 'retrying') return timer(`${key}/${attempt}/retry`, at)
+  const own = opening === null ? [] : opened(key, attempt, opening)
+  return [...timer(`${key}/${attempt}/deadline`, deadlineAt), ...own]
+}
+
+function opened(run: string, attempt: number, opening: Opening): readonly FollowUp[] {
+  if (opening.kind === 'child') return [{ type: 'child', run, opening }]
+  return opening.kind === 'pause' ? timer(`${run}/${attempt}/pause`, opening.until) : []
+}
+
+function timer(id: string, at: number | null): readonly FollowUp[] {
+  return at === null ? [] : [{ type: 'timer', id, at }]
+}
+
+function groupOf(plan: FlowPlan, task: string): string {
+  return findTask(plan, { task }).workerGroup ?? defaultGroup
+}
+
+/** An attempt at a task, on the queue. */
+export interface QueuedTask {
+  readonly executionId: string
+  readonly run: string
+  readonly attempt: number
+  readonly round: number
+}
+
+/** Stored once, however often it is sent within the time in which it can be unanswered. @throws {BusUnavailable} */
+export async function queueTask(bus: Bus, task: QueuedTask, group: string, again: boolean): Promise<void> {
+  const id = `${task.executionId}/${task.run}/${task.attempt}/${task.round}`
+  const subject = taskSubject(group, id)
+  // The queue knows ids for two minutes; a task can lie there, or run, for longer.
+  if (again && (await lastMessage(bus, 'TASKS', subject)) !== null) return
+  await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': id } })
+}
+
+/** @throws {BusUnavailable} */
+export async function sendCommand(bus: Bus, executionId: string, command: ExecutionCommand, id: string): Promise<void> {
+  const headers = { 'Nats-Msg-Id': id }
+  await publish(bus, { subject: executionSubject(executionId), body: JSON.stringify(command), headers })
+}
+
+/** @throws {BusUnavailable} */
+export async function setExecutionTimer(bus: Bus, executionId: string, id: string, at: number): Promise<void> {
+  await setTimer(bus, { purpose: timerPurpose, id: `${executionId}/${id}`, at, body: { executionId } })
+}
+
+/** @throws {BusUnavailable} */
+export async function cancelDeadline(bus: Bus, executionId: string): Promise<void> {
+  await cancelTimer(bus, timerPurpose, `${executionId}/${deadlineTimer}`)
+}
+
+/** Tells all workers at once; one that does not hear it finds out when it hands in its result. */
+export function announceAbort(bus: Bus, executionId: string): void {
+  if (bus.connected) bus.connection.publish(abortSubject(executionId))
+}

@@ -1,0 +1,201 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Compile, type Validator } from 'typebox/compile'
+import { Value as Values } from 'typebox/value'
+import type { ExecutionState } from '../../schemas/workflows/execution.ts'
+import { outputsTask } from '../../schemas/workflows/execution-advance.ts'
+import type { TaskResult } from '../../schemas/workflows/execution-decide.ts'
+import type { Value } from '../../schemas/workflows/execution-facts.ts'
+import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import { credentialsIn, holds, renderValue, TemplateMistake } from '../../schemas/workflows/template.ts'
+import { Mask } from './mask.ts'
+import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
+import { type ScopeSources, scopeOf } from './scope.ts'
+
+export interface TaskEnvironment extends ScopeSources {
+  readonly plugins: ReadonlyMap<string, Plugin>
+  /** Opens a credential of a namespace; null when there is none. */
+  readonly credential: (namespace: string, name: string) => Promise<unknown>
+  readonly services: Omit<TaskServices, 'value'>
+  readonly store: (json: unknown) => Promise<Value>
+  readonly log: (line: {
+    readonly run: string
+    readonly task: string
+    readonly attempt: number
+    readonly level: keyof TaskLog
+    readonly message: string
+  }) => void
+}
+
+interface Attempt {
+  readonly plan: FlowPlan
+  readonly task: TaskPlan
+  readonly state: ExecutionState
+  /** Key of the task run. */
+  readonly run: string
+  readonly signal: AbortSignal
+}
+
+/** A plugin that does not stop when it is told to is waited for this long, and then left alone. */
+const stopMs = 1_000
+const defaultTimeoutMs = 60 * 60_000
+
+/** Runs one attempt to its end; every way it can go is a result. */
+export async function runTask(environment: TaskEnvironment, attempt: Attempt): Promise<TaskResult> {
+  const mask = new Mask()
+  try {
+    return await attemptTask(environment, attempt, mask)
+  } catch (error) {
+    const failure = failureOf(error)
+    const message = mask.text(failure.message)
+    logOf(environment, attempt, mask).error(message)
+    return { kind: 'failure', failure: { ...failure, message } }
+  }
+}
+
+async function attemptTask(environment: TaskEnvironment, attempt: Attempt, mask: Mask): Promise<TaskResult> {
+  const { plan, task, state, run } = attempt
+  const scope = await scopeOf(plan, state, run, environment)
+  if (task === outputsTask) {
+    return { kind: 'success', outputs: await environment.store(await renderValue(plan.outputs, scope)) }
+  }
+  if (task.runIf !== null && state.runs[run]!.round === 0 && !holds(await renderValue(task.runIf, scope))) {
+    return { kind: 'skip', reason: 'runIf does not hold' }
+  }
+  const plugin = environment.plugins.get(task.type)
+  if (plugin === undefined) throw new TaskFailure('refused', `There is no plugin ${task.type}`)
+  const credentials = await openCredentials(environment, state.created!.namespace, task, mask)
+  const rendered = await renderValue(task.properties, scope, credentials)
+  const input = checkedInput(plugin, rendered)
+  const key = task.idempotencyKey === null ? null : String(await renderValue(task.idempotencyKey, scope))
+  const given = await runPlugin(environment, attempt, { plugin, input, key, mask })
+  if (given instanceof Opened) return { kind: 'opening', opening: given.opening }
+  return { kind: 'success', outputs: await environment.store(mask.value(given ?? {})) }
+}
+
+async function openCredentials(environment: TaskEnvironment, namespace: string, task: TaskPlan, mask: Mask) {
+  const opened: Record<string, unknown> = {}
+  for (const { name, field } of credentialsIn(task.properties)) {
+    const value = await environment.credential(namespace, name)
+    if (value === null) throw new TaskFailure('refused', `There is no credential ${name} in the namespace ${namespace}`)
+    mask.add(value)
+    const found = field === null ? whole(value) : (value as Record<string, unknown>)[field]
+    if (found === undefined) throw new TaskFailure('refused', `The credential ${name} has no field ${field}`)
+    opened[field === null ? name : `${name}.${field}`] = found
+  }
+  return opened
+}
+
+/** A credential of one field is that field. */
+function whole(value: unknown): unknown {
+  if (value === null || typeof value !== 'object') return value
+  const fields = Object.values(value)
+  return fields.length === 1 ? fields[0] : value
+}
+
+const validators = new WeakMap<Plugin, Validator>()
+
+function checkedInput(plugin: Plugin, rendered: unknown): unknown {
+  const schema = plugin.manifest.inputSchema as Parameters<typeof Compile>[0]
+  const validator = validators.get(plugin) ?? Compile(schema)
+  validators.set(plugin, validator)
+  // Templates often make texts of numbers.
+  const input = Values.Convert(schema, Values.Default(schema, structuredClone(rendered)))
+  if (validator.Check(input)) return input
+  const [first] = validator.Errors(input)
+  const place = `properties${(first?.instancePath ?? '').replaceAll('/', '.')}`
+  throw new TaskFailure('refused', `${place} ${first?.message ?? 'does not fit the plugin'}`)
+}
+
+interface PluginCall {
+  readonly plugin: Plugin
+  readonly input: unknown
+  readonly key: string | null
+  readonly mask: Mask
+}
+
+async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: PluginCall): Promise<unknown> {
+  const { state, run, task, signal } = attempt
+  const { attempt: number, round } = state.runs[run]!
+  const { executionId, flowId, namespace } = state.created!
+  const timeoutMs = call.plugin.manifest.control ? defaultTimeoutMs : (task.timeoutMs ?? defaultTimeoutMs)
+  const timeout = AbortSignal.timeout(timeoutMs)
+  const ended = AbortSignal.any([signal, timeout])
+  let folder: Promise<string> | null = null
+  const given: ControlRun<unknown> = {
+    input: call.input,
+    signal: ended,
+    log: logOf(environment, attempt, call.mask),
+    idempotencyKey: call.key ?? `${executionId}/${run}`,
+    scratch: () => {
+      folder ??= mkdtemp(join(tmpdir(), 'busbar-task-'))
+      return folder
+    },
+    services: { ...environment.services, value: environment.store },
+    task: { executionId, flowId, namespace, run, attempt: number },
+    round,
+  }
+  try {
+    return await settled(call.plugin.run(given), ended)
+  } catch (error) {
+    if (timeout.aborted && !signal.aborted) throw new TaskFailure('timeout', `Not done after ${timeoutMs} ms`, error)
+    throw error
+  } finally {
+    if (folder !== null) await rm(await folder, { recursive: true, force: true })
+  }
+}
+
+/** Its outcome, or once it was told to stop a moment later the reason for that. */
+async function settled(work: Promise<unknown>, signal: AbortSignal): Promise<unknown> {
+  const late = Promise.withResolvers<never>()
+  let timer: NodeJS.Timeout | null = null
+  const stop = () => {
+    timer = setTimeout(() => late.reject(signal.reason), stopMs)
+  }
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    return await Promise.race([work, late.promise])
+  } finally {
+    signal.removeEventListener('abort', stop)
+    if (timer !== null) clearTimeout(timer)
+    // Whatever it still says is of no interest to anybody.
+    work.catch(() => undefined)
+  }
+}
+
+function logOf({ log }: TaskEnvironment, { run, task, state }: Attempt, mask: Mask): TaskLog {
+  const attempt = state.runs[run]?.attempt ?? 1
+  const line = (level: keyof TaskLog) => (message: string) => {
+    log({ run, task: task.name, attempt, level, message: mask.text(String(message)) })
+  }
+  return { debug: line('debug'), info: line('info'), warn: line('warn'), error: line('error') }
+}
+
+/** Errors of the network that can pass. */
+const passing = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ECONNABORTED',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+])
+
+function failureOf(error: unknown): { readonly message: string; readonly kind: TaskFailure['kind'] } {
+  if (error instanceof TaskFailure) return { message: error.message, kind: error.kind }
+  if (error instanceof TemplateMistake)
+    return { message: `A template cannot be rendered: ${error.message}`, kind: 'refused' }
+  const { code, name, message, cause } = (error ?? {}) as {
+    code?: unknown
+    name?: string
+    message?: string
+    cause?: unknown
+  }
+  const coded = [code, (cause as { code?: unknown } | undefined)?.code].find((each) => typeof each === 'string')
+  const isPassing = passing.has(String(coded)) || name === 'Unavailable' || name === 'BusUnavailable'
+  return { message: String(message ?? error), kind: isPassing ? 'unavailable' : 'refused' }
+}

@@ -1,0 +1,33 @@
+import type { Bus } from '../../bus/connect.ts'
+import { decide } from '../../bus/decide.ts'
+import { load } from '../../bus/load.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { execution } from '../../schemas/workflows/execution.ts'
+import { type CreateExecution, createdExecution } from '../../schemas/workflows/execution-create.ts'
+import { flow, requireFlow } from '../../schemas/workflows/flow.ts'
+import { sendCommand } from './follow-ups.ts'
+
+/**
+ * Creates an execution of a flow as it is now and has it begun. With an id that is taken nothing is created: whoever asks again under
+ * the id that belongs to a cause gets the execution that is there.
+ *
+ * @throws {Rejected} `workflows/flow-not-found`, `workflows/flow-disabled`, `workflows/invalid-input`; {BusUnavailable}
+ */
+export async function startExecution(bus: Bus, flowId: string, asked: CreateExecution): Promise<void> {
+  const place = { stream: 'EVT_WORKFLOWS', subject: eventSubject('workflows', 'flow', flowId) }
+  const { state, sequence } = await load(bus, flow, place)
+  const saved = requireFlow(state)
+  if (!saved.enabled) throw new Rejected('workflows/flow-disabled', 'The flow is disabled')
+  const created = createdExecution(saved, sequence, asked)
+  const subject = eventSubject('executions', 'execution', asked.executionId)
+  await decide(bus, {
+    stream: 'EVT_EXECUTIONS',
+    subject,
+    aggregate: execution,
+    id: `${asked.executionId}/created`,
+    actor: asked.actor,
+    decide: ({ stage }) => (stage === 'absent' ? [created] : []),
+  })
+  await sendCommand(bus, asked.executionId, { type: 'nudge' }, `${asked.executionId}/begin`)
+}
