@@ -1,5 +1,5 @@
 import type { Table } from './catalog.ts'
-import { quoted, tableName } from './postgres-sql.ts'
+import { everyColumn, quoted, tableName } from './postgres-sql.ts'
 
 /** Rows that the statement has inserted, or has changed from what their table still shows. */
 export interface WrittenRows {
@@ -33,7 +33,7 @@ export class Aliases {
     const { rows, replaced, table: own } = this.#written
     const same = own.primaryKey.map((column) => `n.${quoted(column)} = o.${quoted(column)}`).join(' and ')
     const former = replaced ? ` where not exists (select from ${rows} n where ${same})` : ''
-    return `(select o.* from ${name} o${former} union all select n.* from ${rows} n)`
+    return `(select ${everyColumn(own, 'o')} from ${name} o${former} union all select ${everyColumn(own, 'n')} from ${rows} n)`
   }
 
   next(): string {

@@ -1,5 +1,5 @@
 import { type Catalog, type Relation, type Table, tableKey } from './catalog.ts'
-import { quoted } from './postgres-sql.ts'
+import { everyColumn, quoted } from './postgres-sql.ts'
 import type { Aliases } from './postgres-sql-aliases.ts'
 import { type FieldSql, filterSql } from './postgres-sql-filter.ts'
 import { orderSql } from './postgres-sql-order.ts'
@@ -93,7 +93,7 @@ function laidOut(
   const members = layoutMembers(catalog, table, selection, layout, aliases, page)
   const row = aliases.next()
   const join = ` cross join lateral (select ${memberList(members)}) ${row}`
-  return { inner: `${alias}.*`, json: objectOf(members, row), join }
+  return { inner: everyColumn(table, alias), json: objectOf(members, row), join }
 }
 
 function layoutMembers(

@@ -1,5 +1,5 @@
 import type { Catalog, Table } from './catalog.ts'
-import { type Compiled, quoted, tableName } from './postgres-sql.ts'
+import { type Compiled, everyColumn, quoted, tableName } from './postgres-sql.ts'
 import { Aliases, type WrittenRows } from './postgres-sql-aliases.ts'
 import { keyConditions, keyTexts, tableOf } from './postgres-sql-read.ts'
 import { filterConditions, projection, whereSql } from './postgres-sql-select.ts'
@@ -28,7 +28,7 @@ function writeSql(catalog: Catalog, table: Table, shape: WriteRequest['shape']):
   const plain = shape.returning.select.expansions.length === 0 && shape.returning.select.columns === null
   if (writes.length === 1 && match === null && plain) return `${writes[0]}${returningSql(table, shape.returning)}`
   const names = writes.map((_, index) => `w${index}`)
-  const all = shape.returning.kind === 'rows' ? `${target}.*` : ownKeys(table)
+  const all = shape.returning.kind === 'rows' ? everyColumn(table, target) : ownKeys(table)
   const ctes = writes.map((sql, index) => `${names[index]} as (${sql} returning ${all})`).join(', ')
   const written =
     names.length === 1 ? names[0]! : `(${names.map((name) => `select * from ${name}`).join(' union all ')})`

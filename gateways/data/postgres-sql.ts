@@ -17,6 +17,12 @@ export function tableName({ schema, name }: Pick<Table, 'schema' | 'name'>): str
   return `${quoted(schema)}.${quoted(name)}`
 }
 
+/** All of the table's columns; those that a part of a catalog holds, where the caller has no right to the others. */
+export function everyColumn({ columns, columnByName }: Pick<Table, 'columns' | 'columnByName'>, alias: string): string {
+  if (columns.length === columnByName.size) return `${alias}.*`
+  return columns.map(({ name }) => `${alias}.${quoted(name)}`).join(', ')
+}
+
 /** The type behind `::`, of any length: a column's own modifier is not part of it. Domains are read as their base. */
 export function typeName(type: DatabaseType): string {
   return type.base.sqlName

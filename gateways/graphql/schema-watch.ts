@@ -64,9 +64,9 @@ export class SchemaWatch implements SchemaView {
       ? new RoleSchemas({
           run: options.roles.run,
           whole: this,
-          build: ({ naming, compiled }, catalog, privileges) =>
-            // Names stay those of the whole, and what is compiled depends on names alone.
-            this.#build(catalog, compiled, {
+          build: ({ naming }, catalog, privileges) =>
+            // Names stay those of the whole.
+            this.#build(catalog, {
               naming: { names: naming, writable: (table, column) => mayWrite(privileges, table, column) },
               memoryShare: 0.1,
             }),
@@ -90,19 +90,13 @@ export class SchemaWatch implements SchemaView {
 
   #stateOf(catalog: Catalog): SchemaState {
     if (this.#state?.catalog.version === catalog.version) return this.#state
-    const compiled = new LRUCache<string, Compiled>({
-      max: 5000,
-      maxSize: 32 * 1024 * 1024,
-      sizeCalculation: (_, key) => key.length + 4096,
-    })
-    this.#state = this.#build(catalog, compiled, { naming: {}, memoryShare: 1 })
+    this.#state = this.#build(catalog, { naming: {}, memoryShare: 1 })
     this.#observe(this.#state.naming.renamed)
     return this.#state
   }
 
   #build(
     catalog: Catalog,
-    compiled: LRUCache<string, Compiled>,
     {
       naming: part,
       memoryShare,
@@ -120,7 +114,11 @@ export class SchemaWatch implements SchemaView {
       naming,
       documents: new Documents(schema, documentLimits, memoryShare),
       costs: new Costs(schema, limits, maxCost),
-      compiled,
+      compiled: new LRUCache({
+        max: 5000,
+        maxSize: Math.ceil(32 * 1024 * 1024 * memoryShare),
+        sizeCalculation: (_, key) => key.length + 4096,
+      }),
       limits,
     }
   }

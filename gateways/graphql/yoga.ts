@@ -11,8 +11,8 @@ import { readParameters } from './request.ts'
 import type { SchemaState } from './schema-watch.ts'
 
 interface ServerContext {
-  readonly request: FastifyRequest
-  readonly reply: FastifyReply
+  /** Yoga's own context has a `request`, which is not fastify's. */
+  readonly call: { readonly request: FastifyRequest; readonly reply: FastifyReply }
   readonly principal: Principal
   readonly state: SchemaState
 }
@@ -58,7 +58,7 @@ export function yogaRoutes(
         ),
         ...(Buffer.isBuffer(request.body) ? { body: new Uint8Array(request.body) } : {}),
       }),
-      { request, reply, ...opened },
+      { call: { request, reply }, ...opened },
     )
     reply.code(response.status)
     for (const [name, value] of response.headers as unknown as Iterable<[string, string]>) reply.header(name, value)
@@ -98,16 +98,24 @@ function severalErrors(errors: readonly GraphQLError[]): GraphQLError {
 
 /** The request with the text of its document, however it named it. */
 function withDocument<Params extends object>(service: GraphqlService, params: Params, context: ServerContext): Params {
-  const { request, state } = context
+  const {
+    call: { request },
+    state,
+  } = context
   const given = params as Readonly<Record<string, unknown>>
   try {
-    const { documentId: sent = (request.query as Readonly<Record<string, unknown>>).documentId, ...others } = given
-    const read = service.persisted.read(readParameters({ ...others, documentId: sent }), state.documents)
+    const documentId = request.method === 'GET' ? documentIdOf(request) : given.documentId
+    const read = service.persisted.read(readParameters({ ...given, documentId }), state.documents)
     if (read.errors !== null) throw severalErrors(read.errors)
     return { ...params, documentId: undefined, query: read.document.loc?.source.body }
   } catch (error) {
     throw requestError(error, request)
   }
+}
+
+/** Yoga reads no more of a URL than it knows. */
+function documentIdOf({ raw: { url = '' } }: FastifyRequest): string | null {
+  return new URLSearchParams(url.slice(url.indexOf('?') + 1)).get('documentId')
 }
 
 /** With the status of the request: a document that cannot be executed is well-formed to those who ask for plain JSON. */
@@ -121,7 +129,7 @@ function requestError(error: unknown, request: FastifyRequest): GraphQLError {
 
 async function execute(
   service: GraphqlService,
-  { request, reply, principal, state }: ServerContext,
+  { call: { request, reply }, principal, state }: ServerContext,
   args: { readonly document: unknown; readonly operationName?: string | null; readonly variableValues?: unknown },
 ): Promise<unknown> {
   try {
