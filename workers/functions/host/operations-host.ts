@@ -1,0 +1,107 @@
+import type { AsyncOperation, SyncOperation } from '../sandbox/operations.ts'
+import { pack } from '../sandbox/wire.ts'
+import { LOG_LIMITS, type LogLimits, type LogLine, logSink } from './operations-log.ts'
+import { subtleOperation } from './operations-subtle.ts'
+import { OperationError, refusal, syncOperations } from './operations-sync.ts'
+
+/** What the operations of one isolate need of the process around it. */
+export interface OperationsOptions {
+  /** Calls the guest's `settle`. */
+  readonly settle: (operationId: number, result: string) => void
+  /** Calls the guest's `fire`. */
+  readonly fire: (timerId: number) => void
+  /** The call of this ticket can be taken. */
+  readonly replyReady: (ticket: number) => void
+  readonly waitsDone: () => void
+  /** fetch and kv: answered by the supervisor with a result in `settle`'s form (`'='` + packet or `'!'` + error). */
+  readonly forward: (name: ForwardedOperation, argument: string) => Promise<string>
+  readonly onLog: (line: LogLine) => void
+  readonly logLimits?: LogLimits
+}
+
+export type ForwardedOperation = Extract<AsyncOperation, 'fetch' | `kv-${string}`>
+
+/** The two functions to hand to the isolate. Neither ever throws; both take anything for arguments. */
+export interface HostOperations {
+  readonly op: (name: unknown, argument: unknown) => string
+  readonly begin: (id: unknown, name: unknown, argument: unknown) => void
+  /** Operations begun and not settled, the timer left out. */
+  readonly pending: () => number
+  /** True while a wake-up is asked for. */
+  readonly hasTimer: () => boolean
+  /** Takes back the wake-up and drops every answer that still comes. */
+  readonly close: () => void
+}
+
+const FORWARDED: ReadonlySet<string> = new Set<ForwardedOperation>([
+  'fetch',
+  'kv-get',
+  'kv-put',
+  'kv-delete',
+  'kv-list',
+])
+const MAX_PENDING = 512
+const MAX_TIMER_MS = 2_147_483_647
+
+/** The host side of one isolate's operations. */
+export function hostOperations(options: OperationsOptions): HostOperations {
+  const sync = new Map(Object.entries(syncOperations(logSink(options.onLog, options.logLimits ?? LOG_LIMITS))))
+  let timer: NodeJS.Timeout | undefined
+  let pending = 0
+  let closed = false
+
+  function wake(id: number, argument: string): void {
+    clearTimeout(timer)
+    timer = undefined
+    const ms = Number(argument)
+    if (argument === '' || !(ms >= 0)) return
+    timer = setTimeout(
+      () => {
+        timer = undefined
+        options.fire(id)
+      },
+      Math.min(Math.max(1, ms), MAX_TIMER_MS),
+    )
+  }
+
+  async function run(id: number, name: string, argument: string): Promise<void> {
+    pending++
+    const result = await answer(name, argument, options).catch(refusal)
+    pending--
+    if (!closed) options.settle(id, result)
+  }
+
+  return {
+    op(name, argument) {
+      try {
+        const operation = sync.get(String(name) as SyncOperation)
+        if (operation === undefined || typeof argument !== 'string') throw unknownOperation()
+        return `=${operation(argument)}`
+      } catch (error) {
+        return refusal(error)
+      }
+    },
+    begin(id, name, argument) {
+      if (closed || typeof id !== 'number' || typeof name !== 'string' || typeof argument !== 'string') return
+      if (name === 'timer') wake(id, argument)
+      else if (name === 'reply-ready') options.replyReady(id)
+      else if (name === 'waits-done') options.waitsDone()
+      else if (pending < MAX_PENDING) void run(id, name, argument)
+    },
+    pending: () => pending,
+    hasTimer: () => timer !== undefined,
+    close() {
+      closed = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+const unknownOperation = () => new OperationError('TypeError', 'No such operation')
+
+async function answer(name: string, argument: string, { forward }: OperationsOptions): Promise<string> {
+  if (FORWARDED.has(name)) return await forward(name as ForwardedOperation, argument)
+  if (name !== 'subtle') throw unknownOperation()
+  const { head, rest } = await subtleOperation(argument)
+  return `=${pack(head, rest)}`
+}

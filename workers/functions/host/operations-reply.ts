@@ -1,0 +1,46 @@
+import type { GuestReply } from '../sandbox/operations.ts'
+import { unpack } from '../sandbox/wire.ts'
+
+const CODES: ReadonlySet<string> = new Set(['no-handler', 'threw', 'unserialisable', 'output-too-large'])
+const NAME = /^[!#$%&'*+.^_`|~0-9a-z-]{1,256}$/
+const VALUE = /^[\t\x20-\x7e\x80-\xff]{0,8192}$/
+
+/**
+ * Reads what `load`, `start` or `take` answered. User code can have had its hands on the text, so everything is checked
+ * again; what is no reply is a failure `unserialisable`.
+ */
+export function readReply(text: string): GuestReply {
+  try {
+    const { head, rest } = unpack<Record<string, unknown>>(text)
+    if (head.ok === true) return successOf(head, rest) ?? garbled
+    if (head.ok !== false || !CODES.has(String(head.code))) return garbled
+    return {
+      ok: false,
+      code: head.code as 'threw',
+      message: String(head.message).slice(0, 8_192),
+      stack: typeof head.stack === 'string' ? head.stack.slice(0, 16_384) : null,
+    }
+  } catch {
+    return garbled
+  }
+}
+
+const garbled: GuestReply = {
+  ok: false,
+  code: 'unserialisable',
+  message: 'The function changed built-in objects so that its result could not be read',
+  stack: null,
+}
+
+function successOf(head: Record<string, unknown>, body: string): GuestReply | null {
+  const { status, binary, waiting } = head
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599) return null
+  const headers: Record<string, string> = {}
+  const given = head.headers
+  if (typeof given !== 'object' || given === null) return null
+  for (const [name, value] of Object.entries(given)) {
+    if (typeof value !== 'string' || !NAME.test(name) || !VALUE.test(value)) return null
+    headers[name] = value
+  }
+  return { ok: true, status, headers, body, binary: binary === true, waiting: waiting === true }
+}

@@ -1,0 +1,166 @@
+import { webcrypto } from 'node:crypto'
+import { unpack } from '../sandbox/wire.ts'
+import { OperationError } from './operations-sync.ts'
+
+const { subtle } = webcrypto
+
+/** A key as the guest keeps it: the material travels with every operation, so the host keeps none. */
+interface GuestKey {
+  readonly format: 'raw' | 'pkcs8' | 'spki' | 'jwk'
+  /** Base64, or the JWK. */
+  readonly material: string | JsonWebKey
+  readonly algorithm: webcrypto.Algorithm
+  readonly usages: webcrypto.KeyUsage[]
+}
+type JsonWebKey = webcrypto.JsonWebKey
+interface Answer {
+  readonly head: unknown
+  readonly rest: string
+}
+
+const MAX_BYTES = 16_777_216
+const MAX_RSA_BITS = 4096
+const MAX_PBKDF2_ITERATIONS = 1_000_000
+
+/** One `crypto.subtle` call for a guest, done by Node's. @throws {OperationError} under the DOMException name of the failure */
+export async function subtleOperation(argument: string): Promise<Answer> {
+  if (argument.length > MAX_BYTES) throw new OperationError('QuotaExceededError', 'Too much data for one operation')
+  const { head, rest } = unpack<[string, unknown, GuestKey | null, unknown]>(argument)
+  const [method, rawAlgorithm, key, extra] = head
+  const algorithm = revive(rawAlgorithm) as webcrypto.Algorithm
+  bounded(algorithm)
+  const data = Buffer.from(rest, 'latin1')
+  try {
+    return await dispatch(method, algorithm, key, extra, data)
+  } catch (error) {
+    if (error instanceof OperationError) throw error
+    const { name, message } = error as Error
+    const known = name === 'TypeError' || (error as object).constructor?.name === 'DOMException'
+    throw new OperationError(known ? name : 'OperationError', known && message ? message : 'The operation failed')
+  }
+}
+
+function bounded(algorithm: unknown): void {
+  const { modulusLength, iterations } = (algorithm ?? {}) as { modulusLength?: unknown; iterations?: unknown }
+  if (Number(modulusLength ?? 0) > MAX_RSA_BITS)
+    throw new OperationError('NotSupportedError', `RSA keys have at most ${MAX_RSA_BITS} bits here`)
+  if (Number(iterations ?? 0) > MAX_PBKDF2_ITERATIONS)
+    throw new OperationError('NotSupportedError', `At most ${MAX_PBKDF2_ITERATIONS} iterations are done here`)
+}
+
+const bytesReply = (bytes: ArrayBuffer): Answer => ({ head: null, rest: Buffer.from(bytes).toString('latin1') })
+
+async function dispatch(
+  method: string,
+  algorithm: webcrypto.Algorithm,
+  key: GuestKey | null,
+  extra: unknown,
+  data: Buffer<ArrayBuffer>,
+): Promise<Answer> {
+  switch (method) {
+    case 'digest':
+      return bytesReply(await subtle.digest(algorithm, data))
+    case 'encrypt':
+      return bytesReply(await subtle.encrypt(algorithm as never, await keyFor(key), data))
+    case 'decrypt':
+      return bytesReply(await subtle.decrypt(algorithm as never, await keyFor(key), data))
+    case 'sign':
+      return bytesReply(await subtle.sign(algorithm as never, await keyFor(key), data))
+    case 'verify': {
+      const signature = revive(extra) as Buffer<ArrayBuffer>
+      return { head: await subtle.verify(algorithm as never, await keyFor(key), signature, data), rest: '' }
+    }
+    case 'deriveBits': {
+      const length = extra === null ? null : Number(extra)
+      return bytesReply(await subtle.deriveBits(await withPublicKey(algorithm), await keyFor(key), length as number))
+    }
+    case 'generateKey':
+      return await generated(algorithm, extra as webcrypto.KeyUsage[])
+    case 'importKey':
+      return await imported(algorithm, extra as [GuestKey['format'], webcrypto.KeyUsage[], JsonWebKey | null], data)
+    case 'exportKey':
+      return await exported(key, extra as GuestKey['format'])
+    default:
+      throw new OperationError('NotSupportedError', 'No such operation')
+  }
+}
+
+/** ECDH and X25519 name the other side's key in the algorithm. */
+async function withPublicKey(algorithm: webcrypto.Algorithm): Promise<never> {
+  const { public: other } = algorithm as { public?: GuestKey }
+  return (other === undefined ? algorithm : { ...algorithm, public: await keyFor(other) }) as never
+}
+
+async function keyFor(key: GuestKey | null): Promise<webcrypto.CryptoKey> {
+  if (key === null) throw new OperationError('TypeError', 'A key is needed')
+  return await importAs(key.format, key.material, revive(key.algorithm) as webcrypto.Algorithm, key.usages)
+}
+
+function importAs(
+  format: GuestKey['format'],
+  material: string | JsonWebKey,
+  algorithm: webcrypto.Algorithm,
+  usages: webcrypto.KeyUsage[],
+): Promise<webcrypto.CryptoKey> {
+  // Whether the guest may export it is the guest's to keep; here it must be, to answer with its material.
+  if (format === 'jwk')
+    return subtle.importKey('jwk', { ...(material as JsonWebKey), ext: true }, algorithm, true, usages)
+  return subtle.importKey(
+    format,
+    Buffer.from(material as string, 'base64'),
+    algorithm,
+    !isDerivation(algorithm),
+    usages,
+  )
+}
+
+const isDerivation = (algorithm: webcrypto.Algorithm | string): boolean =>
+  ['HKDF', 'PBKDF2'].includes((typeof algorithm === 'string' ? algorithm : algorithm.name).toUpperCase())
+
+async function imported(
+  algorithm: webcrypto.Algorithm,
+  [format, usages, jwk]: [GuestKey['format'], webcrypto.KeyUsage[], JsonWebKey | null],
+  data: Buffer,
+): Promise<Answer> {
+  const material = format === 'jwk' && jwk !== null ? jwk : data.toString('base64')
+  const key = await importAs(format, material, algorithm, usages)
+  return { head: [isDerivation(algorithm) ? ofMaterial(key, format, material) : await described(key)], rest: '' }
+}
+
+async function generated(algorithm: webcrypto.Algorithm, usages: webcrypto.KeyUsage[]): Promise<Answer> {
+  const made = (await subtle.generateKey(algorithm as never, true, usages)) as
+    | webcrypto.CryptoKey
+    | webcrypto.CryptoKeyPair
+  if (!('privateKey' in made)) return { head: [await described(made)], rest: '' }
+  return { head: [await described(made.publicKey), await described(made.privateKey)], rest: '' }
+}
+
+async function exported(key: GuestKey | null, format: GuestKey['format']): Promise<Answer> {
+  const out = await subtle.exportKey(format as 'raw', await keyFor(key))
+  return format === 'jwk' ? { head: out, rest: '' } : bytesReply(out)
+}
+
+/** The key as the guest is to keep it. */
+async function described(key: webcrypto.CryptoKey): Promise<unknown> {
+  const format = ({ secret: 'raw', public: 'spki', private: 'pkcs8' } as const)[key.type]
+  const material = Buffer.from(await subtle.exportKey(format, key)).toString('base64')
+  return ofMaterial(key, format, material)
+}
+
+function ofMaterial(key: webcrypto.CryptoKey, format: string, material: unknown): unknown {
+  return { format, material, type: key.type, algorithm: dried(key.algorithm), usages: key.usages }
+}
+
+/** Bytes inside JSON: `{ "$bytes": base64 }`. */
+function revive(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
+  const { $bytes } = value as { $bytes?: unknown }
+  if (typeof $bytes === 'string') return Buffer.from($bytes, 'base64')
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, revive(member)]))
+}
+
+function dried(value: unknown): unknown {
+  if (value instanceof Uint8Array) return { $bytes: Buffer.from(value).toString('base64') }
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, dried(member)]))
+}
