@@ -1,5 +1,5 @@
-import { JetStreamApiError } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
+import { isNothingFound } from './load.ts'
 import { newId } from './message.ts'
 import { asking, publish } from './publish.ts'
 import { counterSubject } from './subject.ts'
@@ -51,8 +51,7 @@ export async function counterValues(bus: Bus, names: readonly CounterName[]): Pr
         found.set(last.subject, Number(last.json<{ val: string }>().val))
       }
     }).catch((error: unknown) => {
-      // None has been added to yet.
-      if (!(error instanceof JetStreamApiError) || error.status !== 404) throw error
+      if (!isNothingFound(error)) throw error
     })
   }
   return subjects.map((subject) => found.get(subject) ?? 0)

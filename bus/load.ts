@@ -1,4 +1,4 @@
-import type { StoredMsg } from '@nats-io/jetstream'
+import type { DirectBatchOptions, StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
 import { type Aggregate, decodeMessage, type EventSet, type Fact, type Message } from './message.ts'
 import { fetchBody } from './objects.ts'
@@ -94,10 +94,21 @@ async function foldAll<State, F extends Fact>(
   return state
 }
 
-async function readPage(bus: Bus, stream: string, query: { seq: number; next_by_subj: string; batch: number }) {
+/** The next messages of a stream or subject, none at its end. Not for more than 1,000. */
+export async function readPage(bus: Bus, stream: string, query: DirectBatchOptions): Promise<StoredMsg[]> {
   const page: StoredMsg[] = []
-  for await (const stored of await bus.manager.direct.getBatch(stream, query)) page.push(stored)
+  try {
+    for await (const stored of await bus.manager.direct.getBatch(stream, query)) page.push(stored)
+  } catch (error) {
+    if (!isNothingFound(error)) throw error
+  }
   return page
+}
+
+/** What a read of several messages says when there is none. */
+export function isNothingFound(error: unknown): boolean {
+  // The client does not export the class.
+  return error instanceof Error && error.name === 'JetStreamStatusError' && 'code' in error && error.code === 404
 }
 
 /** The last message of a subject, in one read; null when there is none. */

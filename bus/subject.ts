@@ -92,6 +92,16 @@ export function outcomeSubject(id: string): string {
   return subject('outcome', id)
 }
 
+/** `$KV.<bucket>.kv.<function>.<key>`: a value that a function keeps. The characters of a key are fewer than those of a subject. */
+export function functionKeySubject(bucket: string, functionId: string, key: string): string {
+  return `$KV.${bucket}.${subject('kv', functionId, key).replaceAll('%', '=')}`
+}
+
+/** Matches all values that a function keeps. */
+export function functionKeysSubject(bucket: string, functionId: string): string {
+  return `$KV.${bucket}.${subject('kv', functionId).replaceAll('%', '=')}.*`
+}
+
 /** `log.<entity>.<id>`: log lines. */
 export function logSubject(entity: string, id: string): string {
   return subject('log', entity, id)

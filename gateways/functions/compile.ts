@@ -1,4 +1,4 @@
-import { build, type Message, type Plugin } from 'esbuild'
+import { build, type Message, type Plugin, transform } from 'esbuild'
 import { Rejected } from '../../schemas/failure.ts'
 
 export interface Compiled {
@@ -10,8 +10,6 @@ export interface Compiled {
   readonly hasHandler: boolean
 }
 
-const target = 'es2024'
-
 /**
  * Compiles the source of a function, JavaScript or TypeScript, ESM or CommonJS.
  *
@@ -19,33 +17,50 @@ const target = 'es2024'
  */
 export async function compile(source: string): Promise<Compiled> {
   try {
-    const { outputFiles } = await build({
-      stdin: { contents: source, loader: 'ts', sourcefile: 'function.ts' },
-      bundle: true,
-      write: false,
-      outdir: 'out',
-      format: 'cjs',
-      platform: 'neutral',
-      target,
-      treeShaking: false,
-      keepNames: false,
-      legalComments: 'none',
-      charset: 'utf8',
-      sourcemap: 'external',
-      sourcesContent: false,
-      logLevel: 'silent',
-      // Nothing of the machine's own settings.
-      tsconfigRaw: { compilerOptions: { experimentalDecorators: true, useDefineForClassFields: true } },
-      plugins: [noModules],
-    })
-    const text = (end: string) => outputFiles.find(({ path }) => path.endsWith(end))?.text ?? ''
-    const code = text('.js')
-    return { code, sourceMap: text('.map'), hasHandler: namesHandler(code) }
+    // Bundling finds modules that cannot be had, and takes some milliseconds more.
+    const { code, map } = mayImport.test(source)
+      ? await bundled(source)
+      : await transform(source, { ...options, loader })
+    return { code, sourceMap: map, hasHandler: namesHandler(code) }
   } catch (error) {
     const [first] = (error as { errors?: readonly Message[] }).errors ?? []
     if (first === undefined) throw error
     throw new Rejected('functions/does-not-compile', described(first), { cause: error })
   }
+}
+
+const mayImport = /\b(?:import|require|from)\b/
+const loader = 'ts'
+const sourcefile = 'function.ts'
+
+const options = {
+  format: 'cjs',
+  platform: 'neutral',
+  target: 'es2024',
+  treeShaking: false,
+  legalComments: 'none',
+  charset: 'utf8',
+  sourcemap: 'external',
+  sourcesContent: false,
+  logLevel: 'silent',
+  sourcefile,
+  // Nothing of the machine's own settings.
+  tsconfigRaw: { compilerOptions: { experimentalDecorators: true, useDefineForClassFields: true } },
+} as const
+
+async function bundled(source: string): Promise<{ readonly code: string; readonly map: string }> {
+  const { sourcefile, ...rest } = options
+  const stdin = { contents: source, loader, sourcefile } as const
+  const { outputFiles } = await build({
+    ...rest,
+    stdin,
+    bundle: true,
+    write: false,
+    outdir: 'out',
+    plugins: [noModules],
+  })
+  const text = (end: string) => outputFiles.find(({ path }) => path.endsWith(end))?.text ?? ''
+  return { code: text('.js'), map: text('.map') }
 }
 
 /** Only what the sandbox gives is there. */

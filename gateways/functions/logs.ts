@@ -1,6 +1,7 @@
 import { DeliverPolicy, type DirectBatchOptions, type StoredMsg } from '@nats-io/jetstream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
+import { readPage } from '../../bus/load.ts'
 import { asking } from '../../bus/publish.ts'
 import { logSubject } from '../../bus/subject.ts'
 import { Unavailable } from '../../schemas/failure.ts'
@@ -25,6 +26,7 @@ export function logRoute(app: FastifyInstance, service: FunctionService): void {
     await allowManagement(service, request)
     const { id } = service.view.get(functionId(request.params.id))
     if (!/\btext\/event-stream\b/.test(request.headers.accept ?? '')) {
+      await service.workers.flushed()
       return { id, logs: await newest(service.bus, id, readLimit(request)) }
     }
     if (clients >= service.maxLogClients) {
@@ -64,18 +66,12 @@ async function linesSince(bus: Bus, subject: string, since: number, limit: numbe
   let query: { readonly start_time: Date } | { readonly seq: number } = { start_time: new Date(since) }
   for (;;) {
     const wanted: DirectBatchOptions = { ...query, next_by_subj: subject, batch: pageSize }
-    const page: StoredMsg[] = await asking(bus, () => readPage(bus, wanted))
+    const page: StoredMsg[] = await asking(bus, () => readPage(bus, stream, wanted))
     lines = [...lines, ...page.flatMap(({ data }) => linesOf(data))].slice(-limit)
     const last = page.at(-1)
     if (last === undefined || page.length < pageSize) return lines
     query = { seq: last.seq + 1 }
   }
-}
-
-async function readPage(bus: Bus, query: DirectBatchOptions): Promise<StoredMsg[]> {
-  const page: StoredMsg[] = []
-  for await (const stored of await bus.manager.direct.getBatch(stream, query)) page.push(stored)
-  return page
 }
 
 async function live(bus: Bus, id: string, request: FastifyRequest, reply: FastifyReply): Promise<void> {

@@ -77,8 +77,8 @@ export function functionStore(bus: Bus, { maxFunctions, view }: StoreOptions): F
     change,
     async deploy(command) {
       const { functionId } = command
-      const { state } = await load(bus, functionAggregate, placeOf(functionId))
-      if (state.stage === 'deployed' && (await replaced(change, command))) return
+      // The view may be behind; what counts is decided on the newest state.
+      if (view.has(functionId) && (await replaced(change, command))) return
       await together(functionId, (found, slots, moment) => ({
         facts: decideDeploy(found, command, moment),
         slots: found.stage === 'deployed' ? [] : decideTake(slots, functionId, maxFunctions),
@@ -112,8 +112,7 @@ type Ask = (
 async function appendBoth(bus: Bus, functionId: string, id: string, ask: Ask): Promise<boolean> {
   const place = placeOf(functionId)
   for (let retry = 0; ; retry++) {
-    const found = await load(bus, functionAggregate, place)
-    const slots = await load(bus, capacity, capacityPlace)
+    const [found, slots] = await Promise.all([load(bus, functionAggregate, place), load(bus, capacity, capacityPlace)])
     const decided = ask(found.state, slots.state, { now: Date.now(), sequence: found.sequence })
     const appends = [
       pending(functionAggregate, { ...place, ...found }, id, decided.facts),

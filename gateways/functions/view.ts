@@ -18,6 +18,7 @@ export interface FunctionEntry {
 /** The functions as this gateway knows them; its own decisions are in it before they are answered. */
 export interface FunctionView {
   readonly size: number
+  has(id: string): boolean
   /** @throws {Rejected} `functions/not-found` */
   get(id: string): FunctionEntry
   /** By id. */
@@ -47,6 +48,7 @@ export async function openFunctionView(
     get size() {
       return entries.size
     },
+    has: (id) => entries.has(id),
     get(id) {
       const entry = entries.get(id)
       if (entry === undefined) throw notFound(id)

@@ -9,12 +9,13 @@ import { type DeployedState, functionAggregate, placed } from '../../schemas/fun
 import { callTarget } from '../../schemas/functions/target.ts'
 import { type CronTrigger, isCron, Tick, tickPurpose } from '../../schemas/functions/trigger.ts'
 import { triggerInvocation } from './invocations.ts'
+import { functionKv } from './kv.ts'
 
 const stream = 'EVT_FUNCTIONS'
 
 /**
  * Calls functions at the times of their cron triggers, each tick once: the tick's timer carries its time, the call's id is made of it. A
- * tick that was missed is made up for once, when the bus is back; those behind it are skipped.
+ * tick that was missed is made up for once, when the bus is back; those behind it are skipped. What a deleted function kept is forgotten.
  */
 export async function serveCron(
   bus: Bus,
@@ -58,8 +59,9 @@ async function current(bus: Bus, functionId: string): Promise<DeployedState | nu
 /** By the newest state, whatever message is being handled; a timer that is there already is set to the same time again. */
 async function scheduleAll(bus: Bus, functionId: string): Promise<void> {
   const state = await current(bus, functionId)
-  for (const trigger of state?.triggers ?? []) {
-    if (isCron(trigger)) await scheduleNext(bus, functionId, trigger, state?.triggersVersion ?? 0, Date.now())
+  if (state === null) return functionKv(bus).clear(functionId)
+  for (const trigger of state.triggers) {
+    if (isCron(trigger)) await scheduleNext(bus, functionId, trigger, state.triggersVersion, Date.now())
   }
 }
 

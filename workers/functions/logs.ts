@@ -5,6 +5,8 @@ import type { LogLine } from '../../schemas/functions/call.ts'
 /** Puts what functions write on the stream LOGS, in batches of a moment. Lines that the bus cannot take at once are dropped. */
 export interface FunctionLog {
   write(functionId: string, line: LogLine): void
+  /** Sends what waits. */
+  flush(): void
   close(): void
 }
 
@@ -30,6 +32,7 @@ export function functionLog({ connection }: Bus): FunctionLog {
       lines.push(JSON.stringify(line))
       waiting.set(functionId, lines)
     },
+    flush,
     close() {
       clearInterval(timer)
       flush()

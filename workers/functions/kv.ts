@@ -1,0 +1,89 @@
+import type { Bus } from '../../bus/connect.ts'
+import { asking, publish } from '../../bus/publish.ts'
+import { functionKeySubject, functionKeysSubject, unescapeToken } from '../../bus/subject.ts'
+import { functionsBucket, maxValueBytes } from '../../bus/topology.ts'
+
+/** What a function asked of its store and may not have; the text is for its author. */
+export class KvRefused extends Error {
+  override readonly name = 'KvRefused'
+}
+
+export interface KeyPage {
+  readonly keys: readonly string[]
+  /** For the next page; null at the end. */
+  readonly cursor: string | null
+}
+
+/** The key-value namespaces of functions, on the bus. Values are JSON texts. Every call can throw {KvRefused} and {BusUnavailable}. */
+export interface FunctionKv {
+  /** Null when there is none. */
+  get(functionId: string, key: string): Promise<string | null>
+  /** `ttlSeconds`: forgotten after it. Default never. */
+  put(functionId: string, key: string, json: string, ttlSeconds?: number): Promise<void>
+  delete(functionId: string, key: string): Promise<void>
+  /** In the order of the keys. */
+  list(
+    functionId: string,
+    options: { readonly prefix?: string; readonly limit?: number; readonly cursor?: string },
+  ): Promise<KeyPage>
+  /** Forgets everything of a function. */
+  clear(functionId: string): Promise<void>
+}
+
+const stream = `KV_${functionsBucket}`
+const maxKeyBytes = 512
+const maxKeys = 10_000
+const maxPage = 1_000
+
+export function functionKv(bus: Bus): FunctionKv {
+  const subjectOf = (functionId: string, key: string) => functionKeySubject(functionsBucket, functionId, checked(key))
+  const keysOf = async (functionId: string): Promise<string[]> => {
+    const filter = functionKeysSubject(functionsBucket, functionId)
+    const { state } = await asking(bus, () => bus.manager.streams.info(stream, { subjects_filter: filter }))
+    return Object.keys(state.subjects ?? {}).map((subject) => keyOf(subject))
+  }
+  const last = (subject: string) => asking(bus, () => bus.manager.direct.getMessage(stream, { last_by_subj: subject }))
+  const purge = (filter: string) => asking(bus, () => bus.manager.streams.purge(stream, { filter }))
+  return {
+    async get(functionId, key) {
+      return (await last(subjectOf(functionId, key)))?.string() ?? null
+    },
+    async put(functionId, key, json, ttlSeconds) {
+      const subject = subjectOf(functionId, key)
+      if (Buffer.byteLength(json) > maxValueBytes) throw new KvRefused(`A value has at most ${maxValueBytes} bytes`)
+      if ((await last(subject)) === null && (await keysOf(functionId)).length >= maxKeys) {
+        throw new KvRefused(`A function has at most ${maxKeys} keys`)
+      }
+      const headers = ttlSeconds === undefined ? {} : { 'Nats-TTL': `${wholeSeconds(ttlSeconds)}s` }
+      await publish(bus, { subject, body: json, headers })
+    },
+    async delete(functionId, key) {
+      await purge(subjectOf(functionId, key))
+    },
+    async list(functionId, { prefix = '', limit = maxPage, cursor = '' }) {
+      const size = Math.min(maxPage, Math.max(1, Math.trunc(limit)))
+      const keys = (await keysOf(functionId)).filter((key) => key.startsWith(prefix) && key > cursor).sort()
+      const page = keys.slice(0, size)
+      return { keys: page, cursor: keys.length > size ? (page.at(-1) ?? null) : null }
+    },
+    async clear(functionId) {
+      await purge(functionKeysSubject(functionsBucket, functionId))
+    },
+  }
+}
+
+function checked(key: string): string {
+  if (typeof key !== 'string' || key === '' || Buffer.byteLength(key) > maxKeyBytes) {
+    throw new KvRefused(`A key is a text of 1 to ${maxKeyBytes} bytes`)
+  }
+  return key.toWellFormed()
+}
+
+function wholeSeconds(seconds: number): number {
+  if (!Number.isFinite(seconds) || seconds < 1) throw new KvRefused('expirationTtl is a number of seconds from 1')
+  return Math.ceil(Math.min(seconds, 10 * 365 * 86_400))
+}
+
+function keyOf(subject: string): string {
+  return unescapeToken(subject.slice(subject.lastIndexOf('.') + 1).replaceAll('=', '%'))
+}
