@@ -1,4 +1,5 @@
 import { Command, CommanderError, Option } from 'commander'
+import { listCatalog, shownCatalog } from './catalog.ts'
 import { configReference } from './config-reference.ts'
 import { doctor } from './doctor.ts'
 import { tailEvents } from './events-tail.ts'
@@ -67,6 +68,21 @@ examples(
       process.stdout.write(options.reference ? configReference() : shownConfig(settings(), options))
     }),
   ['busbar config', 'APP_MAX_PAGE_SIZE=500 busbar config --json'],
+)
+
+examples(
+  program
+    .command('catalog')
+    .description('list the tables of the GraphQL API with their names there, and every name that could not stay')
+    .option('--json', 'as JSON, with the names of columns and relations', false)
+    .action(async ({ json }: { json: boolean }) => {
+      const listing = await listCatalog(settings().values)
+      process.stdout.write(json ? `${JSON.stringify(listing, null, 2)}\n` : shownCatalog(listing))
+    }),
+  [
+    'busbar catalog --spring.datasource.url=jdbc:postgresql://localhost:5432/mydb --spring.datasource.username=me',
+    'APP_SCHEMAS=ALL APP_GRAPHQL_NAMING=pascal busbar catalog --json',
+  ],
 )
 
 examples(

@@ -5,6 +5,7 @@ import { SignJWT } from 'jose'
 import pg from 'pg'
 import t from 'tap'
 import { type GraphqlGatewayOptions, startGraphqlGateway } from '../../gateways/graphql/server.ts'
+import { startBusbar } from '../support/command.ts'
 import { testPostgres } from '../support/servers.ts'
 
 const server = await testPostgres(t)
@@ -418,4 +419,41 @@ t.test('a node under several names', async (t) => {
     const { body } = await post(url, { query })
     t.same([body.errors, body.data?.c], [undefined, c], query)
   }
+})
+
+t.test('busbar catalog lists what is exposed, and the names that could not stay', async (t) => {
+  await sql.query(`create schema odd; create table odd."sales-2024" (id int primary key, "a b" int, a_b int);
+    create table odd.sales_2024 (id int primary key)`)
+  const { hostname, port, username, password, pathname } = new URL(server.url)
+  const env = {
+    SPRING_DATASOURCE_URL: `jdbc:postgresql://${hostname}:${port}${pathname}`,
+    SPRING_DATASOURCE_USERNAME: decodeURIComponent(username),
+    SPRING_DATASOURCE_PASSWORD: decodeURIComponent(password),
+    APP_SCHEMAS: 'odd',
+  }
+  const { code, stdout } = await startBusbar(['catalog', '--json'], env).finished
+  t.equal(code, 0)
+  const { tables, renamed } = JSON.parse(stdout)
+  t.match(tables, [
+    { name: 'sales-2024', type: 'OddSales_2024_2', field: 'oddSales_2024_2', columns: { 'a b': 'a_b_2', a_b: 'a_b' } },
+    { name: 'sales_2024', type: 'OddSales_2024', field: 'oddSales_2024' },
+  ])
+  t.same(renamed, [
+    { what: 'table', name: 'odd.sales-2024', as: 'OddSales_2024_2', because: 'not a GraphQL name' },
+    { what: 'column', name: 'odd.sales-2024.a b', as: 'a_b_2', because: 'not a GraphQL name' },
+  ])
+  const shown = await startBusbar(['catalog'], env).finished
+  t.match(shown.stdout, /^odd\.sales-2024 +table +OddSales_2024_2 +oddSales_2024_2$/m)
+  t.match((await startBusbar(['catalog', '--help']).finished).stdout, /Usage: busbar catalog/)
+  const without = await startBusbar(['catalog'], { APP_SCHEMAS: 'odd' }).finished
+  t.equal(without.code, 1)
+  t.match(without.stderr, /^busbar: There is no database to list: [^\n]+\n$/)
+
+  const observed: object[] = []
+  await gatewayWith({ schemas: ['odd'], onObservation: (observation) => observed.push(observation) })
+  t.match(
+    observed.find((one) => 'type' in one && one.type === 'graphql-names-mapped'),
+    { count: 2, names: [{ what: 'table', name: 'odd.sales-2024', as: 'OddSales_2024_2' }, { as: 'a_b_2' }] },
+    'the gateway tells the operator at its start',
+  )
 })
