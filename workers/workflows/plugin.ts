@@ -80,6 +80,10 @@ export class Opened {
 export interface ControlRun<Input> extends TaskRun<Input> {
   /** How often a loop's condition has been asked before. */
   readonly round: number
+  /** The names of the blocks that the flow has given it. */
+  readonly blocks: readonly string[]
+  /** The id that an execution it starts has: the same for the same attempt. */
+  readonly childId: string
 }
 
 /** What a plugin gets. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Compile, type Validator } from 'typebox/compile'
 import { Value as Values } from 'typebox/value'
+import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import { outputsTask } from '../../schemas/workflows/execution-advance.ts'
 import type { TaskResult } from '../../schemas/workflows/execution-decide.ts'
@@ -135,6 +136,8 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
     services: { ...environment.services, value: environment.store },
     task: { executionId, flowId, namespace, run, attempt: number },
     round,
+    blocks: Object.keys(task.blocks),
+    childId: derivedId(`${executionId}/${run}/${number}`),
   }
   try {
     return await settled(call.plugin.run(given), ended)
