@@ -29,7 +29,7 @@ export interface Role {
   /** What `busbar up` and `--help` call it. */
   readonly title: string
   /** Its port's key, for a gateway. */
-  readonly portKey?: 'gateway.rest.port' | 'gateway.graphql.port'
+  readonly portKey?: 'gateway.rest.port' | 'gateway.graphql.port' | 'gateway.functions.port'
   /** Paths of the table of `busbar up`, after the URL. */
   readonly paths?: readonly { readonly title: string; readonly path: string }[]
   /** Whether it has nothing to do without the bus. */
@@ -59,6 +59,17 @@ export const roles: readonly Role[] = [
     paths: [{ title: 'endpoint', path: '/graphql' }],
     needsBus: false,
     start: startGraphql,
+  },
+  {
+    name: 'gateway:functions',
+    title: 'Function runtime',
+    portKey: 'gateway.functions.port',
+    paths: [
+      { title: 'functions', path: '/scripts' },
+      { title: 'OpenAPI', path: '/openapi.json' },
+    ],
+    needsBus: true,
+    start: startFunctions,
   },
 ]
 
@@ -167,6 +178,36 @@ async function persistedDocuments(config: Config): Promise<Partial<PersistedOpti
     if (!(error instanceof PersistedDocumentsFault)) throw error
     throw new OperatorError(`app.graphql.persisted-documents: ${error.message}`, { cause: error })
   }
+}
+
+async function startFunctions({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startFunctionGateway } = await import('../gateways/functions/server.ts')
+  const bus = await openBus(config, log, 'gateway:functions', 'all')
+  const aliasPort = config['gateway.functions.alias-port']
+  const gateway = await startFunctionGateway({
+    bus,
+    host: config['server.host'],
+    port: gatewayPort(config, 'gateway.functions.port'),
+    ...(aliasPort === undefined ? {} : { aliasPort }),
+    corsOrigins: config['app.cors-origins'],
+    jwt: jwtOptions(config),
+    ...secretKeys(config),
+    timeoutMs: config['app.functions.timeout'],
+    maxFunctions: config['app.functions.max-scripts'],
+    onObservation: observe(log),
+  })
+  return {
+    url: gateway.url,
+    async stop() {
+      await gateway.stop()
+      await bus.close()
+    },
+  }
+}
+
+function secretKeys(config: Config): { readonly secretKeys?: readonly string[] } {
+  const keys = config['app.secrets.keys']
+  return keys === undefined ? {} : { secretKeys: keys }
 }
 
 /** Where the playground of the REST gateway sends its queries. */

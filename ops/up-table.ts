@@ -20,6 +20,9 @@ export interface UpState {
 export function upTable(state: UpState): string {
   const { config, running, notes, folder, seconds } = state
   const rows: (readonly [string, string])[] = running.flatMap(({ role, url }) => roleRows(role, url))
+  if (config['app.functions.fetch-allow']?.includes('loopback')) {
+    rows.push(['  functions may fetch', 'public addresses and this machine (app.functions.fetch-allow=loopback)'])
+  }
   if (state.bus) rows.push(['NATS JetStream', maskUrl(config['app.nats.url'])])
   const served = config['spring.datasource.url']
   if (served !== undefined) rows.push([state.sample ? 'Database (sample)' : 'Database', maskUrl(served)])

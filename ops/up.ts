@@ -17,6 +17,7 @@ import { replicationFindings } from './replication.ts'
 import { roleProcess } from './role-process.ts'
 import { gatewayPort, type Role, requireOwnPorts, roles } from './roles.ts'
 import { ensureDatabase, ensureSample, platformName } from './sample-database.ts'
+import { keptSecretKeys } from './secret-keys.ts'
 import { searchPath } from './settings.ts'
 import { type Kept, keepRunning, type Service } from './supervise.ts'
 import { pageDefaults } from './up-pages.ts'
@@ -95,7 +96,7 @@ async function startAll(loaded: LoadedConfig, house: House, { serversOnly }: UpO
   const nats = bus && own.nats ? await keepNats(loaded.values, house) : undefined
   const postgres = own.postgres ? await keepPostgres(loaded.values, house) : undefined
   const config = await effective(
-    { ...loaded.values, ...pageDefaults(loaded) },
+    { ...loaded.values, ...pageDefaults(loaded), ...keptKeys(loaded, house.folder) },
     {
       bus,
       natsUrl: nats?.url,
@@ -213,6 +214,11 @@ interface Brought {
   readonly natsUrl: string | undefined
   readonly postgresUrl: string | undefined
   readonly tell: (line: string) => void
+}
+
+/** Secrets have keys from the first start on. */
+function keptKeys({ values }: LoadedConfig, folder: string): Partial<Config> {
+  return values['app.secrets.keys'] === undefined ? { 'app.secrets.keys': keptSecretKeys(folder) } : {}
 }
 
 /** The configuration of the roles: what was configured, and our own servers where nothing was. */

@@ -82,6 +82,7 @@ export async function ownPlace(
       `--postgres.port=${postgres}`,
       `--gateway.rest.port=${rest}`,
       `--gateway.graphql.port=${graphql}`,
+      `--gateway.functions.port=${await freePort()}`,
     ],
   }
 }
