@@ -215,7 +215,7 @@ function tableNeeded(cause: unknown): Unavailable {
 
 function replyTooLarge(): Rejected {
   return new Rejected('data/too-complex', `The answer is larger than the ${maxBodyBytes} bytes kept for replays`, {
-    hint: 'Send the write with Prefer: return=minimal; nothing was written.',
+    hint: 'Nothing was written: ask for less back (in REST with Prefer: return=minimal).',
   })
 }
 

@@ -15,8 +15,10 @@ export interface RoleSchemasOptions {
 }
 
 interface Known {
+  /** Of the catalog. */
   readonly version: string
-  readonly state: SchemaState
+  /** Key of the state. */
+  readonly seen: string
   readonly readAt: number
   readonly freshForMs: number
 }
@@ -24,13 +26,19 @@ interface Known {
 const maxRoles = 1000
 /** Roles of equal rights share one. */
 const maxStates = 50
+/** Of all states together: a schema grows with its tables. */
+const maxTables = 20_000
 
 /** The schema each database role sees: what it has rights for, under the names that these things have for everybody. */
 export class RoleSchemas {
   readonly #options: RoleSchemasOptions
   readonly #roles = new LRUCache<string, Known>({ max: maxRoles })
   readonly #reading = new Map<string, Promise<SchemaState>>()
-  readonly #states = new LRUCache<string, SchemaState>({ max: maxStates })
+  readonly #states = new LRUCache<string, SchemaState>({
+    max: maxStates,
+    maxSize: maxTables,
+    sizeCalculation: ({ catalog }) => Math.min(catalog.tables.size + 1, maxTables),
+  })
 
   constructor(options: RoleSchemasOptions) {
     this.#options = options
@@ -49,10 +57,11 @@ export class RoleSchemas {
   async #current(principal: Principal): Promise<SchemaState> {
     const { catalog } = await this.#options.whole.current()
     const known = this.#roles.get(nameOf(principal))
-    if (known?.version !== catalog.version) return await this.#readOnce(principal)
+    const state = known?.version === catalog.version ? this.#states.get(known.seen) : undefined
+    if (!known || !state) return await this.#readOnce(principal)
     // The rights as they were serve this request: what was taken away since the database refuses by itself.
     if (performance.now() - known.readAt > known.freshForMs) this.#readOnce(principal).catch(() => undefined)
-    return known.state
+    return state
   }
 
   #readOnce(principal: Principal): Promise<SchemaState> {
@@ -70,16 +79,16 @@ export class RoleSchemas {
     const state = await whole.current()
     const startedAt = performance.now()
     const privileges = await readPrivileges(run, state.catalog, principal)
-    const version = `${state.catalog.version} ${hash('sha256', privileges.text)}`
-    let own = this.#states.get(version)
+    const seen = `${state.catalog.version} ${hash('sha256', privileges.text)}`
+    let own = this.#states.get(seen)
     if (!own) {
-      own = build(state, restrictCatalog(state.catalog, privileges, version), privileges)
-      this.#states.set(version, own)
+      own = build(state, restrictCatalog(state.catalog, privileges, seen), privileges)
+      this.#states.set(seen, own)
     }
     const readAt = performance.now()
     this.#roles.set(nameOf(principal), {
       version: state.catalog.version,
-      state: own,
+      seen,
       readAt,
       freshForMs: Math.max(refreshMs, (readAt - startedAt) * 10),
     })
@@ -87,7 +96,7 @@ export class RoleSchemas {
   }
 }
 
-/** No role is called like the login role's place. */
+/** No role has an empty name: that one is the login role. */
 function nameOf({ role }: Principal): string {
   return role ?? ''
 }
