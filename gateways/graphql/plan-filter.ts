@@ -122,10 +122,16 @@ function planOperator(column: Column, operator: FilterOperator, value: unknown, 
       const list = (value as readonly unknown[]).map((member) => textOf(member, column.type))
       return comparison(column, operator === 'in' ? 'in' : 'notin', { text: '', list }, context)
     }
-    default:
-      return comparison(column, operatorOf(operator, column), { text: textOf(value, column.type) }, context)
+    default: {
+      const name = operatorOf(operator, column)
+      const text = onTexts.has(name) ? String(value) : textOf(value, column.type)
+      return comparison(column, name, { text }, context)
+    }
   }
 }
+
+/** Their operand is a text, whatever the column's type is. */
+const onTexts = new Set<OperatorName>(['contains', 'startswith', 'endswith', 'like', 'ilike'])
 
 function operatorOf(
   operator: Exclude<FilterOperator, 'isNull' | 'isNotNull' | 'in' | 'notIn'>,
