@@ -1,13 +1,10 @@
 import {
-  type ExecutionResult,
-  execute as executeGraphql,
   type FieldNode,
   GraphQLError,
   type GraphQLFormattedError,
   type GraphQLObjectType,
   getOperationAST,
   getVariableValues,
-  Kind,
   type OperationDefinitionNode,
   OperationTypeNode,
   valueFromASTUntyped,
@@ -20,12 +17,13 @@ import { isStale } from '../data/stale.ts'
 import type { CallContext, RawResult, Run } from '../data/statement.ts'
 import type { ReadDocument } from './document.ts'
 import { fieldError } from './errors.ts'
+import { introspect } from './introspect.ts'
 import type { KeyedWrites } from './keyed-writes.ts'
 import { planRoot, type RootPlan } from './plan-root.ts'
 import type { OperationScope } from './plan-scope.ts'
 import { collectFields } from './plan-select.ts'
 import { emptyField } from './schema.ts'
-import type { SchemaState, SchemaView } from './schema-watch.ts'
+import type { SchemaState, SchemaView } from './schema-state.ts'
 
 /** An operation that can be executed: parsed, validated, its variables still as they were sent. */
 export interface Operation {
@@ -100,6 +98,12 @@ function contentOf({ document, node, variables }: Operation): readonly unknown[]
   return [document.document.loc?.source.body, node.name?.value, variables]
 }
 
+/** Of values that nest deeper than the stack, graphql-js reports what was thrown. */
+function variableError(error: Error): GraphQLFormattedError {
+  const said = error instanceof GraphQLError ? error.toJSON() : { message: 'The variables nest too deeply' }
+  return { ...said, extensions: { code: 'BAD_USER_INPUT' } }
+}
+
 /** What is not sent stands as the operation says. */
 function withDefaults({ variableDefinitions = [] }: OperationDefinitionNode, sent: Operation['variables']) {
   const defaults = variableDefinitions.flatMap(({ variable: { name }, defaultValue }) =>
@@ -140,7 +144,7 @@ function scopeOf({
 }: Operation): OperationScope | { readonly errors: readonly GraphQLFormattedError[] } {
   const coerced = getVariableValues(state.schema, node.variableDefinitions ?? [], variables, { maxErrors: 20 })
   if (coerced.errors)
-    return { errors: coerced.errors.map((error) => ({ ...error.toJSON(), extensions: { code: 'BAD_USER_INPUT' } })) }
+    return { errors: coerced.errors.map(variableError) }
   return {
     catalog: state.catalog,
     schema: state.schema,
@@ -243,25 +247,4 @@ function writing({ table, shape }: RootPlan, { command }: ExecutionContext): Pic
   if (command === null) return { readOnly: false }
   const operation = `graphql.${shape.kind} ${table.schema}.${table.name}`
   return { readOnly: false, command: JSON.stringify({ ...command, operation }) }
-}
-
-/** `__schema` and `__type` are graphql-js' own. */
-async function introspect(
-  name: string,
-  nodes: readonly FieldNode[],
-  { state, document, node, variables }: Operation,
-): Promise<Buffer> {
-  const definitions = document.document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)
-  const only: OperationDefinitionNode = {
-    ...node,
-    operation: OperationTypeNode.QUERY,
-    selectionSet: { kind: Kind.SELECTION_SET, selections: nodes },
-  }
-  const result: ExecutionResult = await executeGraphql({
-    schema: state.schema,
-    document: { kind: Kind.DOCUMENT, definitions: [only, ...definitions] },
-    variableValues: variables,
-  })
-  if (result.errors?.[0]) throw result.errors[0]
-  return Buffer.from(JSON.stringify(result.data?.[name] ?? null))
 }

@@ -9,7 +9,8 @@ import { type ExecutionContext, executeToBytes, readOperation } from './execute.
 import { KeyedWrites } from './keyed-writes.ts'
 import type { PersistedQueries } from './persisted.ts'
 import { readParameters } from './request.ts'
-import type { SchemaState, SchemaWatch } from './schema-watch.ts'
+import type { SchemaState } from './schema-state.ts'
+import type { SchemaWatch } from './schema-watch.ts'
 
 export interface GraphqlService {
   readonly watch: SchemaWatch

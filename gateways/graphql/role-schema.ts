@@ -4,7 +4,7 @@ import type { Catalog } from '../data/catalog.ts'
 import type { Run } from '../data/statement.ts'
 import type { Principal } from '../http/auth.ts'
 import { type Privileges, readPrivileges, restrictCatalog } from './role-privileges.ts'
-import type { SchemaState, SchemaView } from './schema-watch.ts'
+import type { SchemaState, SchemaView } from './schema-state.ts'
 
 export interface RoleSchemasOptions {
   readonly run: Run

@@ -1,34 +1,15 @@
-import type { GraphQLSchema } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import type { Catalog } from '../data/catalog.ts'
-import type { Compiled } from '../data/postgres-sql.ts'
 import type { ReadLimits } from '../data/read-limits.ts'
 import type { Run } from '../data/statement.ts'
 import type { Principal } from '../http/auth.ts'
 import { Costs } from './cost.ts'
 import { type DocumentLimits, Documents } from './document.ts'
-import type { Naming, Renamed } from './naming.ts'
+import type { Renamed } from './naming.ts'
 import { mayWrite } from './role-privileges.ts'
 import { RoleSchemas } from './role-schema.ts'
 import { buildSchema, type SchemaOptions } from './schema.ts'
-
-/** Everything that belongs to one version of the catalog, as one role or everybody sees it. */
-export interface SchemaState {
-  readonly catalog: Catalog
-  readonly schema: GraphQLSchema
-  readonly naming: Naming
-  readonly documents: Documents
-  readonly costs: Costs
-  readonly compiled: LRUCache<string, Compiled>
-  readonly limits: ReadLimits
-}
-
-/** The schema as a caller sees it. */
-export interface SchemaView {
-  /** @throws {Rejected} for a role that the database does not know, or does not give */
-  current(): SchemaState | Promise<SchemaState>
-  reload(): Promise<SchemaState>
-}
+import type { SchemaState, SchemaView } from './schema-state.ts'
 
 export type SchemaObservation = {
   /** Names of the database that are others in the schema. */

@@ -8,7 +8,7 @@ import { fieldError } from './errors.ts'
 import { executeToBytes, readOperation } from './execute.ts'
 import { contextOf, type GraphqlService, isBatch, openRequest } from './handler.ts'
 import { readParameters } from './request.ts'
-import type { SchemaState } from './schema-watch.ts'
+import type { SchemaState } from './schema-state.ts'
 
 interface ServerContext {
   /** Yoga's own context has a `request`, which is not fastify's. */
@@ -16,6 +16,11 @@ interface ServerContext {
   readonly principal: Principal
   readonly state: SchemaState
 }
+
+/** The body is sent as a whole, whatever Yoga meant to do. */
+const framing = new Set(['content-length', 'transfer-encoding', 'connection'])
+/** Characters; Yoga refuses a long list of media types with a header that is much longer, which clients cannot read. */
+const longestHeader = 1000
 
 /** Operations in one request that is an array of them. */
 const maxBatch = 10
@@ -61,7 +66,8 @@ export function yogaRoutes(
       { call: { request, reply }, ...opened },
     )
     reply.code(response.status)
-    for (const [name, value] of response.headers as unknown as Iterable<[string, string]>) reply.header(name, value)
+    for (const [name, value] of response.headers as unknown as Iterable<[string, string]>)
+      if (!framing.has(name) && value.length < longestHeader) reply.header(name, value)
     return reply.send(Buffer.from(await response.arrayBuffer()))
   }
   playgroundAssets(app)
