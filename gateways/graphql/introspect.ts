@@ -20,7 +20,7 @@ interface Introspected {
 export async function introspect(
   name: string,
   nodes: readonly FieldNode[],
-  { state, document, node, variables }: Operation,
+  { state, document, node, variables }: Introspected,
 ): Promise<Buffer> {
   const definitions = document.document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)
   const only: OperationDefinitionNode = {
