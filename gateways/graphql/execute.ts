@@ -143,8 +143,7 @@ function scopeOf({
   variables,
 }: Operation): OperationScope | { readonly errors: readonly GraphQLFormattedError[] } {
   const coerced = getVariableValues(state.schema, node.variableDefinitions ?? [], variables, { maxErrors: 20 })
-  if (coerced.errors)
-    return { errors: coerced.errors.map(variableError) }
+  if (coerced.errors) return { errors: coerced.errors.map(variableError) }
   return {
     catalog: state.catalog,
     schema: state.schema,
