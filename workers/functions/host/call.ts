@@ -1,0 +1,57 @@
+/** What the supervisor tells a host of a call: head of a `call` frame. The frame's body is the request's body. */
+export interface CallHead {
+  readonly fn: string
+  readonly rev: number
+  readonly env: number
+  /** From now on. */
+  readonly timeoutMs: number
+  /** What the handler is told of the request, as the guest takes it. */
+  readonly start: string
+}
+
+/** Body of a `program` frame; its head is empty, or why there is none. */
+export interface ProgramBody {
+  readonly code: string
+  readonly env: Readonly<Record<string, string>>
+}
+
+export type FaultCode = 'timeout' | 'no-handler' | 'threw' | 'memory' | 'output-too-large' | 'unserialisable'
+
+/** Head of a `fault` frame. */
+export interface FaultHead {
+  readonly code: FaultCode
+  readonly message: string
+  readonly stack: string | null
+  readonly started: boolean
+  readonly cpuMs: number
+}
+
+/** Head of a `reply` frame; its body is the response's body. */
+export interface ReplyHead {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly cpuMs: number
+}
+
+/** Head of an `operation` frame: something that only the supervisor may do. The frame's body is the argument. */
+export interface OperationHead {
+  readonly fn: string
+  readonly rev: number
+  readonly name: string
+}
+
+/** Why a function is not trusted for a while. */
+export type StrikeReason = 'memory' | 'processor' | 'killed-host' | 'stuck'
+
+/** Head of a `setup` frame; its body is the script that makes the sandbox. */
+export interface Setup {
+  readonly heapMb: number
+  readonly maxIsolates: number
+  readonly idleMs: number
+  readonly cpuLimitMs: number
+  readonly maxOutputBytes: number
+  /** The user and group to become, once everything is loaded; absent when there is nothing to drop. */
+  readonly user?: { readonly uid: number; readonly gid: number }
+}
+
+export const programKey = (fn: string, rev: number, env: number) => `${fn}\n${rev}\n${env}`

@@ -1,0 +1,58 @@
+import { Socket } from 'node:net'
+import { setFlagsFromString } from 'node:v8'
+import type { Setup } from './call.ts'
+import { type Frame, FrameReader, FrameWriter, fromHost, toHost } from './frames.ts'
+import { RunningSlots } from './running-slots.ts'
+import { Tenants } from './tenants.ts'
+
+/**
+ * An isolate host: a process that runs the code of some functions and is expected to die of it. It has no environment, no files to write,
+ * and nothing open but the socket to its supervisor (descriptor 3) and the file that says whose code runs (4).
+ */
+const socketFd = 3
+const slotsFd = 4
+const maxFrameBytes = 256 * 1024 * 1024
+const sweepMs = 50
+
+// Isolates that are made from now on have no SharedArrayBuffer.
+setFlagsFromString('--enable-sharedarraybuffer-per-context')
+
+const socket = new Socket({ fd: socketFd, readable: true, writable: true })
+const writer = new FrameWriter(socket)
+let tenants: Tenants | null = null
+
+/** No code of a user's has run yet. */
+function becomeNobody({ uid, gid }: { readonly uid: number; readonly gid: number }): void {
+  process.setgroups?.([])
+  process.setgid?.(gid)
+  process.setuid?.(uid)
+}
+
+function start({ head, body }: Frame): void {
+  const setup = JSON.parse(head) as Setup
+  if (setup.user !== undefined) becomeNobody(setup.user)
+  const slots = new RunningSlots(slotsFd)
+  const started = new Tenants({ setup, sandbox: body.toString('utf8'), slots }, writer)
+  tenants = started
+  setInterval(() => started.sweep(performance.now()), sweepMs)
+  writer.send(fromHost.ready, 0)
+}
+
+const reader = new FrameReader(maxFrameBytes, (frame) => {
+  if (frame.kind === toHost.setup) start(frame)
+  else if (frame.kind === toHost.call) tenants?.call(frame)
+  else if (frame.kind === toHost.program) tenants?.program(frame)
+  else if (frame.kind === toHost.answer) tenants?.answer(frame)
+  else if (frame.kind === toHost.dispose) tenants?.dispose(frame.head)
+  else if (frame.kind === toHost.shed) tenants?.shed()
+  else if (frame.kind === toHost.ping) writer.send(fromHost.pong, tenants?.size ?? 0)
+})
+
+socket.on('data', (chunk: Buffer) => {
+  reader.push(chunk)
+  writer.flush()
+})
+// Without its supervisor it has no purpose; threads that run hostile code do not let a process exit in peace.
+const end = () => process.kill(process.pid, 'SIGKILL')
+socket.on('error', end)
+socket.on('close', end)

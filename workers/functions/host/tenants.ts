@@ -1,0 +1,205 @@
+import { wrapProgram } from '../sandbox/program.ts'
+import {
+  type CallHead,
+  type FaultCode,
+  type FaultHead,
+  type OperationHead,
+  type ProgramBody,
+  programKey,
+  type ReplyHead,
+  type Setup,
+} from './call.ts'
+import { type Frame, type FrameWriter, fromHost } from './frames.ts'
+import { LogBook } from './log-book.ts'
+import type { ForwardedOperation } from './operations-host.ts'
+import { readReply } from './operations-reply.ts'
+import type { RunningSlots } from './running-slots.ts'
+import { Tenant, type TenantCall, type TenantHost } from './tenant.ts'
+import { Trust } from './trust.ts'
+
+/** The isolates of one host process, and the calls in them. */
+export class Tenants {
+  readonly #setup: Setup
+  readonly #writer: FrameWriter
+  readonly #logs: LogBook
+  readonly #hosting: TenantHost
+  /** In the order of their last use. */
+  readonly #byKey = new Map<string, Tenant>()
+  /** Those that take no more calls, too. */
+  readonly #alive = new Set<Tenant>()
+  readonly #trust = new Map<string, Trust>()
+  readonly #programs = new Map<number, Tenant>()
+  readonly #operations = new Map<number, { readonly tenant: Tenant; readonly resolve: (result: string) => void }>()
+  #lastRequest = 0
+
+  constructor({ setup, sandbox, slots }: { setup: Setup; sandbox: string; slots: RunningSlots }, writer: FrameWriter) {
+    this.#setup = setup
+    this.#writer = writer
+    this.#logs = new LogBook(writer)
+    this.#hosting = this.#makeHosting(sandbox, slots)
+  }
+
+  get size(): number {
+    return this.#alive.size
+  }
+
+  call({ id, head, body }: Frame): void {
+    const { fn, rev, env, timeoutMs, start } = JSON.parse(head) as CallHead
+    const key = programKey(fn, rev, env)
+    const deadline = performance.now() + timeoutMs
+    this.#route({ id, key, start, body, deadline, started: false, cpuMs: 0 })
+  }
+
+  program({ id, head, body }: Frame): void {
+    const tenant = this.#programs.get(id)
+    this.#programs.delete(id)
+    if (tenant === undefined) return
+    if (head !== '') {
+      tenant.fail(head)
+      return
+    }
+    const { code, env } = JSON.parse(body.toString('utf8')) as ProgramBody
+    void tenant.load(code, env)
+  }
+
+  answer({ id, body }: Frame): void {
+    const operation = this.#operations.get(id)
+    this.#operations.delete(id)
+    operation?.resolve(body.toString('utf8'))
+  }
+
+  /** Every isolate of the function ends, once its calls have. */
+  dispose(fn: string): void {
+    for (const tenant of [...this.#alive]) if (tenant.fn === fn) tenant.retire()
+    for (const key of [...this.#trust.keys()]) if (key.startsWith(`${fn}\n`)) this.#trust.delete(key)
+  }
+
+  sweep(now: number): void {
+    for (const tenant of this.#alive) {
+      tenant.sweep(now)
+      if (tenant.idle && now - tenant.lastUsed > this.#setup.idleMs) tenant.retire()
+    }
+    this.#logs.flush()
+  }
+
+  /** Half of the idle isolates end, those that were not used for longest. */
+  shed(): void {
+    const idle = [...this.#byKey.values()].filter((tenant) => tenant.idle)
+    for (const tenant of idle.slice(0, Math.ceil(idle.length / 2))) tenant.retire()
+  }
+
+  #route(call: TenantCall): void {
+    let tenant = this.#byKey.get(call.key)
+    if (tenant === undefined) tenant = this.#open(call.key)
+    else {
+      this.#byKey.delete(call.key)
+      this.#byKey.set(call.key, tenant)
+    }
+    tenant.add(call)
+  }
+
+  #open(key: string): Tenant {
+    const [fn = '', rev = '', env = ''] = key.split('\n')
+    this.#makeRoom()
+    for (const other of this.#byKey.values()) {
+      if (other.fn === fn && (other.rev < Number(rev) || (other.rev === Number(rev) && other.env < Number(env))))
+        other.retire()
+    }
+    const tenant = new Tenant(this.#hosting, this.#trustOf(fn, rev), { fn, rev: Number(rev), env: Number(env) })
+    this.#byKey.set(key, tenant)
+    this.#alive.add(tenant)
+    const request = this.#nextRequest()
+    this.#programs.set(request, tenant)
+    this.#writer.send(fromHost.needProgram, request, key)
+    return tenant
+  }
+
+  #trustOf(fn: string, rev: string): Trust {
+    const key = `${fn}\n${rev}`
+    const trust = this.#trust.get(key) ?? new Trust()
+    this.#trust.delete(key)
+    this.#trust.set(key, trust)
+    if (this.#trust.size > 10_000) this.#trust.delete(this.#trust.keys().next().value!)
+    return trust
+  }
+
+  #makeRoom(): void {
+    if (this.#byKey.size < this.#setup.maxIsolates) return
+    for (const tenant of this.#byKey.values()) {
+      if (!tenant.idle) continue
+      tenant.retire()
+      return
+    }
+  }
+
+  #nextRequest(): number {
+    this.#lastRequest = (this.#lastRequest + 1) % 2 ** 32
+    return this.#lastRequest
+  }
+
+  #makeHosting(sandbox: string, slots: RunningSlots): TenantHost {
+    const { heapMb, cpuLimitMs, maxOutputBytes } = this.#setup
+    const limits = JSON.stringify({ maxOutputBytes })
+    return {
+      maker: { heapMb, sandbox, limits, wrap: wrapProgram },
+      slots,
+      cpuLimitMs,
+      forward: (tenant, name, argument) => this.#forward(tenant, name, argument),
+      reply: (call, reply) => this.#reply(call, reply),
+      fault: (call, code, message) => this.#fault(call, { code, message, stack: null }),
+      again: (calls) => {
+        for (const call of calls) this.#route(call)
+      },
+      log: ({ fn, rev }, line) => this.#logs.add({ fn, rev, ...line }),
+      logMark: () => this.#logs.mark(),
+      dropLogs: (mark) => this.#logs.drop(mark),
+      strike: ({ fn, rev }, reason) => this.#writer.send(fromHost.strike, 0, JSON.stringify({ fn, rev, reason })),
+      doomed: ({ fn, rev }, reason) => this.#writer.send(fromHost.doomed, 0, JSON.stringify({ fn, rev, reason })),
+      forget: (tenant) => this.#forget(tenant),
+    }
+  }
+
+  #forget(tenant: Tenant): void {
+    const key = programKey(tenant.fn, tenant.rev, tenant.env)
+    if (this.#byKey.get(key) === tenant) this.#byKey.delete(key)
+    if (!tenant.ended) return
+    this.#alive.delete(tenant)
+    for (const [id, operation] of this.#operations) {
+      if (operation.tenant !== tenant) continue
+      this.#operations.delete(id)
+      this.#writer.send(fromHost.cancel, id)
+    }
+    for (const [id, waiting] of this.#programs) if (waiting === tenant) this.#programs.delete(id)
+  }
+
+  #forward(tenant: Tenant, name: ForwardedOperation, argument: string): Promise<string> {
+    const request = this.#nextRequest()
+    const head: OperationHead = { fn: tenant.fn, rev: tenant.rev, name }
+    this.#writer.send(fromHost.operation, request, JSON.stringify(head), argument)
+    return new Promise((resolve) => this.#operations.set(request, { tenant, resolve }))
+  }
+
+  #reply(call: TenantCall, text: string): boolean {
+    const reply = readReply(text)
+    if (!reply.ok) {
+      const { code, message, stack } = reply
+      this.#fault(call, { code, message, stack })
+      return false
+    }
+    const { status, headers, binary, waiting, body: rest } = reply
+    const told: ReplyHead = { status, headers, cpuMs: round(call.cpuMs) }
+    const body = binary ? Buffer.from(rest, 'latin1') : rest
+    const bytes = binary ? rest.length : rest.length * 3
+    if (bytes > this.#setup.maxOutputBytes && Buffer.byteLength(body) > this.#setup.maxOutputBytes)
+      this.#fault(call, { code: 'output-too-large', message: 'The result is too large', stack: null })
+    else this.#writer.send(fromHost.reply, call.id, JSON.stringify(told), body)
+    return waiting
+  }
+
+  #fault(call: TenantCall, fault: { code: FaultCode; message: string; stack: string | null }): void {
+    const head: FaultHead = { ...fault, started: call.started, cpuMs: round(call.cpuMs) }
+    this.#writer.send(fromHost.fault, call.id, JSON.stringify(head))
+  }
+}
+
+const round = (ms: number) => Math.round(ms * 1000) / 1000

@@ -1,0 +1,45 @@
+import { programKey } from './host/call.ts'
+import type { HostCall, HostFault, HostReply } from './host-call.ts'
+import type { HostProcess } from './host-process.ts'
+
+/** A call that is not answered yet. */
+export interface Job {
+  /** In frames; not 0. */
+  readonly id: number
+  readonly call: HostCall
+  readonly key: string
+  /** The guest's view of the request, as JSON. */
+  readonly start: string
+  /** Of performance.now(). */
+  readonly at: number
+  readonly deadline: number
+  /** Where it is; null while it waits for a place. */
+  host: HostProcess | null
+  /** Host processes that ended with it in them. */
+  deaths: number
+  /** Something of it has left the host: it may not run again. */
+  effects: boolean
+  readonly answer: (reply: HostReply) => void
+}
+
+export function newJob(id: number, call: HostCall, answer: (reply: HostReply) => void): Job {
+  const { functionId, revision, invocationId, request } = call
+  const { method, path, query, headers } = request
+  const at = performance.now()
+  return {
+    id,
+    call,
+    key: programKey(functionId, revision, call.envVersion),
+    start: JSON.stringify({ functionId, revision, invocationId, method, path, query, headers }),
+    at,
+    deadline: at + call.timeoutMs,
+    host: null,
+    deaths: 0,
+    effects: false,
+    answer,
+  }
+}
+
+export function faultOf(at: number, code: HostFault['code'], started: boolean, message: string): HostFault {
+  return { kind: 'fault', code, started, message, stack: null, durationMs: performance.now() - at }
+}

@@ -1,0 +1,37 @@
+import { SourceMap } from 'node:module'
+import { PREFIX_COLUMNS, PROGRAM_FILE } from './sandbox/program.ts'
+
+const maxMapBytes = 8 * 1024 * 1024
+const maxFrames = 50
+const place = new RegExp(`\\b${PROGRAM_FILE.replace('.', '[.]')}:(\\d+):(\\d+)`)
+
+/** A stack of compiled code in terms of the source it was compiled from; frames that are not the function's own are left out. */
+export function mapStack(stack: string, sourceMap: string | null): string {
+  const map = sourceMap === null || sourceMap.length > maxMapBytes ? null : readMap(sourceMap)
+  const lines = stack.split('\n')
+  const firstFrame = lines.findIndex(isFrame)
+  const message = firstFrame < 0 ? lines : lines.slice(0, firstFrame)
+  const frames = firstFrame < 0 ? [] : lines.slice(firstFrame).filter((line) => isFrame(line) && place.test(line))
+  return [...message, ...frames.slice(0, maxFrames).map((frame) => mapFrame(frame, map))].join('\n')
+}
+
+const isFrame = (line: string) => /^ {4}at /.test(line)
+
+function mapFrame(frame: string, map: SourceMap | null): string {
+  return frame.replace(new RegExp(place, 'g'), (whole, lineText: string, columnText: string) => {
+    const line = Number(lineText)
+    const column = Number(columnText) - (line === 1 ? PREFIX_COLUMNS : 0)
+    const entry = map?.findEntry(line - 1, Math.max(0, column - 1))
+    if (entry === undefined || !('originalLine' in entry))
+      return map === null ? whole : `${PROGRAM_FILE}:${line}:${column}`
+    return `${entry.originalSource}:${entry.originalLine + 1}:${entry.originalColumn + 1}`
+  })
+}
+
+function readMap(json: string): SourceMap | null {
+  try {
+    return new SourceMap(JSON.parse(json))
+  } catch {
+    return null
+  }
+}
