@@ -47,6 +47,29 @@ class TextPlugin extends PgoutputPlugin {
   }
 }
 
+interface ReplicationClient extends NodeJS.EventEmitter {
+  readonly connection: NodeJS.EventEmitter
+}
+
+/**
+ * The library hears a connection's errors only once it is made and until it is told to end; one that comes before or after would end
+ * the process. It keeps the client in a field: whoever is put there is listened to from the first moment to long after the last.
+ */
+function guardErrors(service: LogicalReplicationService): LogicalReplicationService {
+  let current: ReplicationClient | null = null
+  const ignore = () => undefined
+  return Object.defineProperty(service, '_client', {
+    get: () => current,
+    set(next: ReplicationClient | null) {
+      // It takes every listener off before it lets go.
+      const guarded = next ?? current
+      guarded?.on('error', ignore)
+      guarded?.connection.on('error', ignore)
+      current = next
+    },
+  })
+}
+
 function asText(text: string): string {
   return text
 }
@@ -61,15 +84,17 @@ export async function replicate(options: ReplicationOptions): Promise<void> {
   const socket = new Socket()
   // TCP tells of a server that is gone without a word only when asked to.
   socket.setKeepAlive(true, 10_000)
-  const service = new LogicalReplicationService(
-    {
-      ...options.connection,
-      application_name: 'busbar-capture',
-      connectionTimeoutMillis: 10_000,
-      options: `${options.connection.options ?? ''} ${sessionOptions}`.trim(),
-      stream: () => socket,
-    },
-    { acknowledge: { auto: false, timeoutSeconds: 0 }, flowControl: { enabled: true } },
+  const service = guardErrors(
+    new LogicalReplicationService(
+      {
+        ...options.connection,
+        application_name: 'busbar-capture',
+        connectionTimeoutMillis: 10_000,
+        options: `${options.connection.options ?? ''} ${sessionOptions}`.trim(),
+        stream: () => socket,
+      },
+      { acknowledge: { auto: false, timeoutSeconds: 0 }, flowControl: { enabled: true } },
+    ),
   )
   const plugin = new TextPlugin({ protoVersion: 1, publicationNames: [...options.publicationNames], messages: true })
   const fault = Promise.withResolvers<never>()
