@@ -40,6 +40,7 @@ export interface Role {
 /** Every role there is, in the order of their start. The one place where roles are wired; a process loads only its own. */
 export const roles: readonly Role[] = [
   { name: 'worker:capture', title: 'Change capture', needsBus: true, start: startCaptureWorker },
+  { name: 'worker:functions', title: 'Function worker', needsBus: true, start: startFunctionsWorker },
   {
     name: 'gateway:rest',
     title: 'REST API',
@@ -200,6 +201,30 @@ async function startFunctions({ config, log }: RoleContext): Promise<RunningRole
     url: gateway.url,
     async stop() {
       await gateway.stop()
+      await bus.close()
+    },
+  }
+}
+
+async function startFunctionsWorker({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startFunctionWorker } = await import('../workers/functions/worker.ts')
+  const bus = await openBus(config, log, 'worker:functions', 'all')
+  const worker = await startFunctionWorker({
+    bus,
+    ...secretKeys(config),
+    timeoutMs: config['app.functions.timeout'],
+    hosts: {
+      hosts: config['app.functions.hosts'],
+      heapMb: Math.floor(config['app.functions.memory'] / 1024 ** 2),
+      fetch: async () => `!${JSON.stringify({ name: 'TypeError', message: 'fetch is not there yet' })}`,
+    },
+    changeStream: config['app.nats.stream-name'],
+    source: config['app.changes.source'],
+    onObservation: observe(log),
+  })
+  return {
+    async stop() {
+      await worker.stop()
       await bus.close()
     },
   }

@@ -26,6 +26,8 @@ export function client(url: string): Call {
   }
 }
 
+const noFetch = async () => `!${JSON.stringify({ name: 'TypeError', message: 'Nothing may be fetched here' })}`
+
 type Owner = Pick<Test, 'teardown'>
 
 export interface Platform {
@@ -79,7 +81,7 @@ export async function platform(t: Owner): Promise<Platform> {
       const { stop } = await startFunctionWorker({
         bus: await connected('worker'),
         secretKeys,
-        hosts: { hosts: 1, egress: {} as never },
+        hosts: { hosts: 1, fetch: noFetch },
         changeStream: 'cdc-stream',
         source: 'main',
         onObservation: () => undefined,

@@ -14,6 +14,8 @@ export interface ChangeTriggersOptions {
   readonly changeStream: string
   /** `app.changes.source`. */
   readonly source: string
+  /** No function has this id any more. */
+  readonly onGone: (functionId: string) => void
   readonly onObservation: (observation: ConsumeObservation | FollowObservation) => void
 }
 
@@ -50,6 +52,7 @@ export async function serveChangeTriggers(
     aggregate: functionAggregate,
     onState: (id, found, sequence) => {
       const state = placed(found, sequence)
+      if (state.stage === 'absent') options.onGone(id)
       const wants = state.stage === 'deployed' && state.triggers.some((trigger) => !isCron(trigger))
       if (wants) functions.set(id, state)
       else if (!functions.delete(id)) return

@@ -36,10 +36,10 @@ export type Runner = (call: Call, body: Uint8Array, again?: boolean) => Promise<
 
 const nothing = new Uint8Array()
 
-/** How often a call whose host was lost runs again, where it may. */
+/** How often an idempotent call whose host was lost runs. */
 const maxAttempts = 3
 
-/** Counts a call and runs it in a host; once more when its host was lost before it began, or it may run twice. Never throws. */
+/** Counts a call and runs it in a host. The hosts run again what may; what had effects, only where the function allows it. Never throws. */
 export function runner(options: RunnerOptions): Runner {
   const { worker, tallies, log, onObservation } = options
   return async (call, body, again = false) => {
@@ -71,7 +71,7 @@ async function invoke({ hosts, programs, timeoutMs }: RunnerOptions, call: Call,
       timeoutMs,
     })
     const lost = reply.kind === 'fault' && reply.code === 'host-died'
-    if (!lost || attempt === maxAttempts || (reply.started && call.idempotent !== true)) return reply
+    if (!lost || attempt === maxAttempts || call.idempotent !== true) return reply
   }
 }
 

@@ -82,7 +82,7 @@ export async function startFunctionWorker(options: FunctionWorkerOptions): Promi
     serveCalls(bus, { run, maxCalls, drainMs, onObservation }, signal),
     serveInvocations(bus, { run, onObservation }, signal),
     serveCron(bus, onObservation, signal),
-    serveChangeTriggers(bus, { changeStream, source, onObservation }, signal),
+    serveChangeTriggers(bus, { changeStream, source, onGone: (id) => hosts.dispose(id), onObservation }, signal),
   ])
   work.catch(() => undefined)
   return {
