@@ -114,7 +114,7 @@ t.test('npm start: a whole backend on the sample database, and again on the same
   t.equal(code, 0)
   t.match(
     stdout,
-    /gateway:graphql stopped\n {2}gateway:rest stopped\n {2}worker:capture stopped\n {2}PostgreSQL stopped\n {2}nats-server stopped\n$/,
+    /gateway:functions stopped\n {2}gateway:graphql stopped\n {2}gateway:rest stopped\n {2}worker:functions stopped\n {2}worker:capture stopped\n {2}PostgreSQL stopped\n {2}nats-server stopped\n$/,
   )
 
   const second = startBusbar(['up', ...args])
