@@ -50,7 +50,7 @@ export function described(thrown: unknown): { readonly message: string; readonly
 const symbolText = Symbol.prototype.toString as () => string
 
 /** The stack without the sandbox's own frames. */
-function ownFrames(stack: string): string {
+export function ownFrames(stack: string): string {
   const lines = split(stack, '\n')
   const kept: string[] = []
   for (let at = 0; at < lines.length; at++) {

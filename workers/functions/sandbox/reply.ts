@@ -22,9 +22,12 @@ interface Made {
 }
 
 /** What a Response gives away to the reply; null for anything else. Set by the fetch classes. */
-let responseParts: (
-  value: object,
-) => { status: number; headers: Record<string, string>; body: Uint8Array | null } | null = () => null
+type ResponseParts = {
+  readonly status: number
+  readonly headers: Record<string, string>
+  readonly body: string | Uint8Array | null
+}
+let responseParts: (value: object) => ResponseParts | null = () => null
 export function readResponsesWith(read: typeof responseParts): void {
   responseParts = read
 }
@@ -56,6 +59,7 @@ function made(result: unknown): Made {
     const response = responseParts(result)
     if (response !== null) {
       const { status, headers, body } = response
+      if (typeof body === 'string') return { status, headers, body, binary: false }
       return { status, headers, body: body === null ? '' : limitedLatin1(body), binary: true }
     }
     const bytes = bytesOf(result)

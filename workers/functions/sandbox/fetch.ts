@@ -1,0 +1,42 @@
+import { headerPairs } from './headers.ts'
+import { request as askHost, currentInvocation } from './host.ts'
+import { bodyBytes, Request, type Response, receivedResponse } from './http.ts'
+import type { FetchAnswer, FetchHead } from './operations.ts'
+import { fromLatin1, latin1, pack, unpack } from './wire.ts'
+
+/** The web's fetch; the supervisor does it, under the egress policy. */
+export async function fetch(input: unknown, init?: object): Promise<Response> {
+  const request = new Request(input, init)
+  const { signal } = request
+  signal.throwIfAborted()
+  const bytes = bodyBytes(request)
+  const head: FetchHead = {
+    url: request.url,
+    method: request.method,
+    headers: headerPairs(request.headers),
+    redirect: request.redirect,
+    hasBody: bytes !== null,
+    invocationId: currentInvocation(),
+  }
+  const sent = askHost('fetch', pack(head, bytes === null ? '' : latin1(bytes)))
+  const answer = unpack<FetchAnswer>(await unlessAborted(sent, signal))
+  return receivedResponse(answer.head, fromLatin1(answer.rest))
+}
+
+function unlessAborted(sent: Promise<string>, signal: Request['signal']): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    const done = () => signal.removeEventListener('abort', abort)
+    sent.then(
+      (packet) => {
+        done()
+        resolve(packet)
+      },
+      (error) => {
+        done()
+        reject(error)
+      },
+    )
+  })
+}

@@ -1,0 +1,270 @@
+import { Blob, blobBytes, FormData, isBlob } from './blob.ts'
+import { decodeUtf8, encodeUtf8 } from './body.ts'
+import { AbortController, AbortSignal } from './events.ts'
+import { Refusal } from './failure.ts'
+import { parseForm } from './form-encoding.ts'
+import { Headers, headerPairs } from './headers.ts'
+import { bytesOf, jsonParse, jsonStringify, toText } from './intrinsics.ts'
+import { decodeMultipart, encodeMultipart } from './multipart.ts'
+import { readResponsesWith } from './reply.ts'
+import { scalarText, URL, URLSearchParams } from './url.ts'
+
+type BodyContent = string | Uint8Array<ArrayBuffer> | null
+
+/** A body's content and the content type it brings with it. */
+function extracted(given: unknown): { readonly content: BodyContent; readonly type: string | null } {
+  if (given === undefined || given === null) return { content: null, type: null }
+  const bytes = bytesOf(given)
+  if (bytes !== null) return { content: bytes.slice() as Uint8Array<ArrayBuffer>, type: null }
+  if (isBlob(given)) return { content: blobBytes(given), type: given.type === '' ? null : given.type }
+  if (given instanceof URLSearchParams)
+    return { content: given.toString(), type: 'application/x-www-form-urlencoded;charset=UTF-8' }
+  if (given instanceof FormData) {
+    const { bytes: content, type } = encodeMultipart(given)
+    return { content, type }
+  }
+  if (typeof given === 'object' && typeof (given as { getReader?: unknown }).getReader === 'function') throw noStreams()
+  return { content: scalarText(given), type: 'text/plain;charset=UTF-8' }
+}
+
+const noStreams = () =>
+  new TypeError('Streams are not supported here: read a body with text(), json(), bytes(), arrayBuffer() or formData()')
+
+export let bodyBytes: (body: Body) => Uint8Array<ArrayBuffer> | null
+let bodyContent: (body: Body) => BodyContent
+
+class Body {
+  #content: BodyContent = null
+  #used = false
+  #headers: Headers
+  static {
+    bodyBytes = (body) => (typeof body.#content === 'string' ? encodeUtf8(body.#content) : body.#content)
+    bodyContent = (body) => body.#content
+  }
+  constructor(headers: unknown, given: unknown) {
+    this.#headers = new Headers(headers)
+    const { content, type } = extracted(given)
+    this.#content = content
+    if (type !== null && !this.#headers.has('content-type')) this.#headers.set('content-type', type)
+  }
+  get headers(): Headers {
+    return this.#headers
+  }
+  get bodyUsed(): boolean {
+    return this.#used
+  }
+  /** null without a body; reading one as a stream is not supported. */
+  get body(): null {
+    if (this.#content === null) return null
+    throw noStreams()
+  }
+  async #take(): Promise<BodyContent> {
+    if (this.#used) throw new TypeError('Body is unusable: it has been read already')
+    this.#used = this.#content !== null
+    return this.#content
+  }
+  async text(): Promise<string> {
+    const content = await this.#take()
+    if (typeof content !== 'string') return content === null ? '' : decodeUtf8(content)
+    return content[0] === '\ufeff' ? content.slice(1) : content
+  }
+  async json(): Promise<unknown> {
+    return jsonParse(await this.text())
+  }
+  async bytes(): Promise<Uint8Array> {
+    const content = await this.#take()
+    return typeof content === 'string' ? encodeUtf8(content) : content === null ? new Uint8Array(0) : content.slice()
+  }
+  async arrayBuffer(): Promise<ArrayBuffer> {
+    return (await this.bytes()).buffer as ArrayBuffer
+  }
+  async blob(): Promise<Blob> {
+    return new Blob([await this.bytes()], { type: this.#headers.get('content-type') ?? '' })
+  }
+  async formData(): Promise<FormData> {
+    const type = this.#headers.get('content-type') ?? ''
+    if (type.includes('application/x-www-form-urlencoded')) {
+      const form = new FormData()
+      for (const [name, value] of parseForm(await this.text())) form.append(name, value)
+      return form
+    }
+    const boundary = /multipart\/form-data;.*boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(type)
+    if (boundary === null) throw new TypeError('The content type is no form')
+    return decodeMultipart(await this.bytes(), boundary[1] ?? boundary[2]!)
+  }
+}
+
+/** Refuses to copy a body that was read. */
+function unread(body: Body): BodyContent {
+  if (body.bodyUsed) throw new TypeError('Body is unusable: it has been read already')
+  return bodyContent(body)
+}
+
+interface RequestInit {
+  method?: unknown
+  headers?: unknown
+  body?: unknown
+  redirect?: unknown
+  signal?: AbortSignal | null
+}
+
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+type Redirect = 'follow' | 'error' | 'manual'
+
+export class Request extends Body {
+  readonly #url: string
+  readonly #method: string
+  readonly #redirect: Redirect
+  readonly #signal: AbortSignal
+  constructor(input: unknown, init: RequestInit = {}) {
+    const from = input instanceof Request ? input : null
+    const method = methodOf(init.method ?? from?.method ?? 'GET')
+    const body = init.body ?? (from === null ? null : unread(from))
+    if (init.body !== undefined && init.body !== null && (method === 'GET' || method === 'HEAD'))
+      throw new TypeError(`A ${method} request cannot have a body`)
+    super(init.headers ?? from?.headers, body)
+    this.#url = from === null ? urlOf(input) : from.#url
+    this.#method = method
+    const redirect = toText(init.redirect ?? from?.redirect ?? 'follow')
+    if (!['follow', 'error', 'manual'].includes(redirect)) throw new TypeError(`"${redirect}" is no redirect mode`)
+    this.#redirect = redirect as Redirect
+    this.#signal = init.signal ?? from?.signal ?? new AbortController().signal
+    if (!(this.#signal instanceof AbortSignal)) throw new TypeError('signal must be an AbortSignal')
+  }
+  get url(): string {
+    return this.#url
+  }
+  get method(): string {
+    return this.#method
+  }
+  get redirect(): Redirect {
+    return this.#redirect
+  }
+  get signal(): AbortSignal {
+    return this.#signal
+  }
+  clone(): Request {
+    unread(this)
+    return new Request(this)
+  }
+}
+
+function methodOf(given: unknown): string {
+  const method = toText(given)
+  const upper = method.toUpperCase()
+  if (METHODS.has(upper)) return upper
+  if (!/^[A-Za-z-]{1,32}$/.test(method) || ['CONNECT', 'TRACE', 'TRACK'].includes(upper))
+    throw new TypeError(`"${method.slice(0, 40)}" is not a method that can be used`)
+  return method
+}
+
+function urlOf(input: unknown): string {
+  const url = new URL(input)
+  if (url.username !== '' || url.password !== '') throw new TypeError('A request URL cannot include credentials')
+  return url.href
+}
+
+interface ResponseInit {
+  status?: unknown
+  statusText?: unknown
+  headers?: unknown
+}
+const EMPTY = new Set([204, 205, 304])
+
+let received: (response: Response, url: string, redirected: boolean) => Response
+
+export class Response extends Body {
+  readonly #status: number
+  readonly #statusText: string
+  #url = ''
+  #redirected = false
+  #type = 'default'
+  static {
+    received = (response, url, redirected) => {
+      response.#url = url
+      response.#redirected = redirected
+      response.#type = 'basic'
+      return response
+    }
+    readResponsesWith((value) => {
+      if (!(#status in value)) return null
+      const headers: Record<string, string> = { __proto__: null as never }
+      const cookies = value.headers.getSetCookie()
+      for (const [name, text] of headerPairs(value.headers)) headers[name] = text
+      if (cookies.length > 1) throw new Refusal('unserialisable', 'A response can set one cookie')
+      return { status: value.#status === 0 ? 500 : value.#status, headers, body: unread(value) }
+    })
+  }
+  constructor(body?: unknown, init: ResponseInit = {}) {
+    const status = init.status === undefined ? 200 : Number(init.status)
+    if (!Number.isInteger(status) || status < 200 || status > 599)
+      throw new RangeError('The status must be an integer from 200 to 599')
+    if (body !== undefined && body !== null && EMPTY.has(status))
+      throw new TypeError(`A response of status ${status} cannot have a body`)
+    super(init.headers, body)
+    this.#status = status
+    this.#statusText = toText(init.statusText ?? '')
+    if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(this.#statusText)) throw new TypeError('The status text is not allowed')
+  }
+  static json(value: unknown, init: ResponseInit = {}): Response {
+    const text = jsonStringify(value)
+    if (text === undefined) throw new TypeError('The value has no JSON form')
+    const headers = new Headers(init.headers)
+    if (!headers.has('content-type')) headers.set('content-type', 'application/json')
+    return new Response(text, { ...init, headers })
+  }
+  static redirect(url: unknown, status: unknown = 302): Response {
+    const code = Number(status)
+    if (![301, 302, 303, 307, 308].includes(code)) throw new RangeError('The status must be one of a redirect')
+    return new Response(null, { status: code, headers: { location: new URL(url).href } })
+  }
+  static error(): Response {
+    const response = new Response(null)
+    response.#type = 'error'
+    return response
+  }
+  get status(): number {
+    return this.#type === 'error' ? 0 : this.#status
+  }
+  get statusText(): string {
+    return this.#statusText
+  }
+  get ok(): boolean {
+    return this.status >= 200 && this.status < 300
+  }
+  get url(): string {
+    return this.#url
+  }
+  get redirected(): boolean {
+    return this.#redirected
+  }
+  get type(): string {
+    return this.#type
+  }
+  clone(): Response {
+    const content = unread(this)
+    const copy = new Response(content, { status: this.#status, statusText: this.#statusText, headers: this.headers })
+    return received(copy, this.#url, this.#redirected)
+  }
+}
+
+/** The Response that the host's answer stands for. */
+export function receivedResponse(
+  {
+    status,
+    statusText,
+    headers,
+    url,
+    redirected,
+  }: {
+    status: number
+    statusText: string
+    headers: readonly (readonly [string, string])[]
+    url: string
+    redirected: boolean
+  },
+  bytes: Uint8Array,
+): Response {
+  const body = EMPTY.has(status) ? null : bytes
+  return received(new Response(body, { status, statusText, headers }), url, redirected)
+}
