@@ -47,6 +47,11 @@ export function abortSubject(executionId: string): string {
 /** Matches the aborts of all executions. */
 export const abortSubjects = 'abort.executions.*'
 
+/** `projected.<projection>`, on core NATS: how far it is. */
+export function projectedSubject(projection: string): string {
+  return subject('projected', projection)
+}
+
 /** `timer.<purpose>.<id>`: one timer; a second schedule on it takes the place of the first. */
 export function timerSubject(purpose: string, id: string): string {
   return subject('timer', purpose, id)
