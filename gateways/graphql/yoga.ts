@@ -1,13 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { GraphQLError, OperationTypeNode } from 'graphql'
+import { type ExecutionResult, GraphQLError, OperationTypeNode } from 'graphql'
 import { createYoga, type Plugin } from 'graphql-yoga'
 import { Rejected } from '../../schemas/failure.ts'
+import { isJsonText } from '../data/filter-value.ts'
 import type { Principal } from '../http/auth.ts'
 import { playgroundAssets, replyPlayground } from '../http/playground.ts'
 import { fieldError } from './errors.ts'
 import { executeToBytes, readOperation } from './execute.ts'
 import { contextOf, type GraphqlService, isBatch, openRequest } from './handler.ts'
-import { readParameters } from './request.ts'
+import { readParameters, refuseMember } from './request.ts'
 import type { SchemaState } from './schema-state.ts'
 
 interface ServerContext {
@@ -49,6 +50,7 @@ export function yogaRoutes(
     const { method, url, headers } = request.raw
     let opened: Awaited<ReturnType<typeof openRequest>>
     try {
+      checkUrl(url ?? '')
       opened = await openRequest(service, request)
     } catch (error) {
       const { message, extensions } = fieldError(error, [], request.id).formatted
@@ -56,7 +58,7 @@ export function yogaRoutes(
       return reply.code(status).send({ errors: [{ message, extensions }] })
     }
     const response = await yoga.fetch(
-      new Request(`http://${headers.host ?? 'localhost'}${url}`, {
+      new Request(`http://localhost${url}`, {
         method: method ?? 'GET',
         headers: Object.entries(headers).flatMap(([name, value]) =>
           value === undefined ? [] : [[name, String(value)] as [string, string]],
@@ -67,7 +69,7 @@ export function yogaRoutes(
     )
     reply.code(response.status)
     for (const [name, value] of response.headers as unknown as Iterable<[string, string]>)
-      if (!framing.has(name) && value.length < longestHeader) reply.header(name, value)
+      if (!framing.has(name.toLowerCase()) && value.length < longestHeader) reply.header(name, value)
     return reply.send(Buffer.from(await response.arrayBuffer()))
   }
   playgroundAssets(app)
@@ -119,6 +121,15 @@ function withDocument<Params extends object>(service: GraphqlService, params: Pa
   }
 }
 
+/** @throws {Rejected} `http/bad-request` for what Yoga would read as JSON and is none */
+function checkUrl(url: string): void {
+  const parameters = new URLSearchParams(url.slice(url.indexOf('?') + 1))
+  for (const name of ['variables', 'extensions']) {
+    const text = parameters.get(name)
+    if (text !== null && !isJsonText(text)) refuseMember(name, 'is not JSON')
+  }
+}
+
 /** Yoga reads no more of a URL than it knows. */
 function documentIdOf({ raw: { url = '' } }: FastifyRequest): string | null {
   return new URLSearchParams(url.slice(url.indexOf('?') + 1)).get('documentId')
@@ -154,9 +165,24 @@ async function execute(
     const context = contextOf(service, principal, request)
     const body = await executeToBytes(operation, context)
     if (context.keyed?.replayed) reply.header('Idempotency-Replayed', 'true')
-    return JSON.parse(body.toString('utf8'))
+    return asWritten(body.toString('utf8'))
   } catch (error) {
     return { errors: [requestError(error, request)] }
+  }
+}
+
+/**
+ * Yoga writes the result as it is, with every digit of its numbers. Without data the variables did not fit, which is the caller's error,
+ * where Yoga takes errors that are plain objects for its own.
+ */
+function asWritten(text: string): ExecutionResult & { readonly stringify: () => string } {
+  const { data, errors = [] } = JSON.parse(text) as ExecutionResult
+  const stringify = () => text
+  if (data !== undefined) return { data, stringify }
+  const http = { spec: true, status: 400 }
+  return {
+    errors: errors.map((error) => ({ ...error, extensions: { ...error.extensions, http } }) as never),
+    stringify,
   }
 }
 
