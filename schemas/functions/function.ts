@@ -15,7 +15,7 @@ const Revision = Type.Integer({
 const Before = Type.Integer({ minimum: 0, description: 'stream sequence of the message before on this subject' })
 
 /** An encrypted value: only who holds the key of this id can read it. */
-export const SealedValue = Type.Object(
+const SealedValue = Type.Object(
   {
     keyId: Type.String(),
     nonce: Type.String({ description: '96 bits, base64' }),
@@ -24,7 +24,6 @@ export const SealedValue = Type.Object(
   },
   closed,
 )
-export type SealedValue = Static<typeof SealedValue>
 
 /** The function answers invocations from now on; isolates of older revisions are disposed. */
 const FunctionDeployed = defineEvent(

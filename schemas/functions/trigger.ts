@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
 
 const closed = { additionalProperties: false } as const
-export const TriggerName = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
+const TriggerName = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
 
 /** Calls the function at the times of a cron expression. */
 export const CronTrigger = Type.Object(
