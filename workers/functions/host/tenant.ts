@@ -355,7 +355,10 @@ export class Tenant {
     }
     if (isTimeout(error)) {
       this.#host.strike(this, 'processor')
-      for (const call of calls) this.#finish(call, () => this.#host.fault(call, 'timeout', timeoutText))
+      for (const call of calls) {
+        call.started = true
+        this.#finish(call, () => this.#host.fault(call, 'timeout', timeoutText))
+      }
       this.retire()
       return
     }

@@ -1,0 +1,283 @@
+import { existsSync, readFileSync } from 'node:fs'
+import t from 'tap'
+import { pause, stage, type Told, until } from './hosts-support.ts'
+
+const answers: readonly (readonly [string, string, unknown, Partial<Told>])[] = [
+  ['a value', 'export const handler = (data) => data', { a: [1, 'é'] }, { status: 200, value: { a: [1, 'é'] } }],
+  ['a promise', 'export async function handler({ a }) { return a + 1 }', { a: 1 }, { status: 200, value: 2 }],
+  ['nothing', 'function handler() {}', {}, { status: 204, value: undefined }],
+  [
+    'a response',
+    'exports.handler = () => ({ status: 201, body: { ok: true } })',
+    {},
+    { status: 201, value: { ok: true } },
+  ],
+  [
+    'a later answer',
+    'export const handler = () => new Promise((r) => setTimeout(r, 20, "late"))',
+    {},
+    { value: 'late' },
+  ],
+  [
+    'an interval',
+    `export const handler = () => new Promise((done) => {
+     let n = 0; const id = setInterval(() => { if (++n === 3) { clearInterval(id); done(n) } }, 5) })`,
+    {},
+    { value: 3 },
+  ],
+  [
+    'its store',
+    'export async function handler(d, { kv }) { await kv.put("k", d); return await kv.get("k") }',
+    [7],
+    { value: [7] },
+  ],
+  [
+    'a host operation that fails',
+    `export async function handler() {
+     try { await fetch("http://example.com/") } catch (error) { return error.message } }`,
+    {},
+    { value: 'There is no network here' },
+  ],
+  ['no handler', 'export const other = 1', {}, { code: 'no-handler' }],
+  ['a cycle', 'export function handler() { const a = {}; a.a = a; return a }', {}, { code: 'unserialisable' }],
+  ['too much', 'export const handler = () => "x".repeat(7e6)', {}, { code: 'output-too-large' }],
+  [
+    'a broken top level',
+    'throw new Error("at the top"); export const handler = () => 1',
+    {},
+    { code: 'threw', message: 'at the top' },
+  ],
+  [
+    'a rejection nobody handles',
+    'export const handler = () => { Promise.reject(new Error("stray")); return 5 }',
+    {},
+    { value: 5 },
+  ],
+]
+
+t.test('a function answers', async (t) => {
+  const { deploy, call } = await stage(t)
+  for (const [index, [name, source, body, expected]] of answers.entries()) {
+    await deploy(`f${index}`, source)
+    for (const time of ['first', 'again']) t.match(await call(`f${index}`, body), expected, `${name}, ${time}`)
+  }
+})
+
+t.test('a thrown error has the stack of the source, and nothing of the host', async (t) => {
+  const { deploy, call } = await stage(t)
+  await deploy(
+    'f',
+    'interface Data { a: number }\n\nfunction inner(data: Data): never {\n  throw new TypeError(`no ${data.a}`)\n}\nexport const handler = async (data: Data) => {\n  await null\n  inner(data)\n}',
+  )
+  const { code, message, stack } = await call('f', { a: 4 })
+  t.equal(code, 'threw')
+  t.equal(message, 'no 4')
+  t.match(stack, /^TypeError: no 4\n {4}at inner \(function[.]ts:4:9\)\n {4}at .*function[.]ts:8:3\)?$/)
+})
+
+t.test('calls of one function overlap while they wait, and not while their code runs', async (t) => {
+  const { deploy, call } = await stage(t)
+  await deploy(
+    'f',
+    `let open = 0, most = 0, inside = 0
+    export async function handler() {
+      if (inside++) throw new Error("entered twice"); most = Math.max(most, ++open); inside--
+      await new Promise((r) => setTimeout(r, 50)); open--; return most }`,
+  )
+  const replies = await Promise.all(Array.from({ length: 30 }, () => call('f')))
+  t.ok(replies.every(({ status }) => status === 200))
+  t.ok(Math.max(...replies.map(({ value }) => Number(value))) > 10)
+})
+
+t.test('a new revision answers at once, and the calls of the old one end in it', async (t) => {
+  const { deploy, call, hosts } = await stage(t, { hosts: 1 })
+  await deploy('f', 'export const handler = () => new Promise((r) => setTimeout(r, 400, "old"))')
+  const old = call('f')
+  await pause(100)
+  await deploy('f', 'export const handler = () => "new"')
+  t.match(await call('f'), { value: 'new' })
+  t.match(await old, { value: 'old' })
+  await until('the old isolate ends', () => hosts.stats().isolates === 1)
+  hosts.dispose('f')
+  await until('the last isolate ends', () => hosts.stats().isolates === 0)
+})
+
+t.test('isolates that nobody uses make room', async (t) => {
+  const { deploy, call, hosts } = await stage(t, { hosts: 1, maxIsolates: 3, idleMs: 1_500 })
+  for (let n = 0; n < 8; n++) await deploy(`f${n}`, 'let n = 0; export const handler = () => ++n')
+  for (let n = 0; n < 8; n++) t.match(await call(`f${n}`), { value: 1 })
+  t.match(await call('f7'), { value: 2 }, 'the last one is warm')
+  t.match(await call('f0'), { value: 1 }, 'the first one begins anew')
+  await until('they are counted', () => hosts.stats().isolates > 0)
+  await until('all are idle too long', () => hosts.stats().isolates === 0)
+  t.match(await call('f7'), { value: 1 })
+})
+
+t.test(
+  'the time-out ends code that runs, waits or comes back, and neighbours in the same process do not feel it',
+  async (t) => {
+    const { deploy, call } = await stage(t, { hosts: 1 })
+    const hangs = {
+      loop: 'export function handler() { for (;;); }',
+      never: 'export const handler = () => new Promise(() => {})',
+      later: 'export async function handler() { await new Promise((r) => setTimeout(r, 20)); for (;;); }',
+      microtasks: 'export async function handler() { for (;;) await null }',
+      top: 'for (;;); export const handler = () => 1',
+      thenable: 'export const handler = () => ({ then() {} })',
+    }
+    await deploy('good', 'export const handler = (n) => n')
+    for (const [name, source] of Object.entries(hangs)) await deploy(name, source)
+    const hanging = Object.keys(hangs).map(async (name) => [name, await call(name, {}, { timeoutMs: 1_500 })] as const)
+    let stop = false
+    const wrong: Told[] = []
+    const good = (async () => {
+      for (let n = 0; !stop; n++) {
+        const reply = await call('good', n)
+        if (reply.value !== n) wrong.push(reply)
+      }
+    })()
+    for (const [name, reply] of await Promise.all(hanging)) {
+      t.match(reply, { code: 'timeout', started: true, message: 'Execution timeout' }, name)
+      t.ok(reply.durationMs >= 1_490, `${name} had its time`)
+    }
+    stop = true
+    await good
+    t.same(wrong, [])
+  },
+)
+
+t.test('a quick function that is slow for once keeps its time, and what it did is done once', async (t) => {
+  const { deploy, call, puts, logs } = await stage(t, { hosts: 1 })
+  await deploy(
+    'f',
+    `export function handler(slow, { kv, waitUntil }) {
+    if (!slow) return "quick"
+    console.log("slow"); waitUntil(kv.put("k", 1))
+    const end = Date.now() + 400; while (Date.now() < end); return "slow" }`,
+  )
+  for (let n = 0; n < 60; n++) t.match(await call('f', false), { value: 'quick' })
+  t.match(await call('f', true), { value: 'slow' })
+  t.match(await call('f', false), { value: 'quick' })
+  await until('its line', () => logs.length > 0)
+  t.same(puts, ['k'])
+  t.same(
+    logs.map(({ text }) => text),
+    ['slow'],
+  )
+})
+
+t.test('processor time has a limit of its own', async (t) => {
+  const { deploy, call } = await stage(t, { hosts: 1, cpuLimitMs: 300 })
+  await deploy('busy', 'export function handler() { for (;;); }')
+  await deploy('patient', 'export const handler = () => new Promise((r) => setTimeout(r, 800, "slept"))')
+  const [busy, patient] = await Promise.all([call('busy'), call('patient')])
+  t.match(busy, { code: 'timeout' })
+  t.ok(busy.durationMs < 5_000)
+  t.match(patient, { value: 'slept' })
+})
+
+t.test('more calls of a function than may run are refused, and another function is not', async (t) => {
+  const { deploy, call } = await stage(t, { maxConcurrentPerFunction: 5 })
+  await deploy('f', 'export const handler = () => new Promise((r) => setTimeout(r, 300, 1))')
+  await deploy('g', 'export const handler = () => 2')
+  const calls = Array.from({ length: 8 }, () => call('f'))
+  t.match(await call('g'), { value: 2 })
+  const replies = await Promise.all(calls)
+  t.equal(replies.filter(({ value }) => value === 1).length, 5)
+  t.equal(replies.filter(({ code, started }) => code === 'too-many-calls' && started === false).length, 3)
+  t.match(await call('f'), { value: 1 })
+})
+
+t.test('a host that is killed takes only calls with it that had done something outside', async (t) => {
+  const { deploy, call, hosts, puts, observations } = await stage(t, { hosts: 1 })
+  await deploy('pure', 'export const handler = async (n) => { await new Promise((r) => setTimeout(r, 5)); return n }')
+  await deploy(
+    'put',
+    `export async function handler(n, { kv }) {
+    await kv.put("p" + n, n); await new Promise((r) => setTimeout(r, 1_000)); return n }`,
+  )
+  await call('pure')
+  const [victim = 0] = hosts.stats().pids
+  const put = call('put', 1)
+  await until('the put', () => puts.length === 1)
+  const load = Array.from({ length: 200 }, (_, n) => call('pure', n))
+  process.kill(victim, 'SIGKILL')
+  t.match(await put, { code: 'host-died', started: true })
+  t.same(
+    (await Promise.all(load)).map(({ value }) => value),
+    Array.from({ length: 200 }, (_, n) => n),
+  )
+  t.same(puts, ['p1'])
+  t.match(observations, [{ type: 'host-ended', functionId: null, failed: 1 }])
+  t.match(await call('put', 2), { value: 2 }, 'and it may run again')
+  t.equal(hosts.stats().deaths, 1)
+})
+
+t.test('hosts that are killed again and again lose no call', async (t) => {
+  const { deploy, call, hosts } = await stage(t, { hosts: 2 })
+  for (let n = 0; n < 6; n++) await deploy(`f${n}`, 'export const handler = async (n) => { await null; return n }')
+  const wrong: Told[] = []
+  let stop = false
+  let answered = 0
+  const loops = Array.from({ length: 12 }, async (_, loop) => {
+    for (let n = 0; !stop; n++, answered++) {
+      const reply = await call(`f${loop % 6}`, n)
+      if (reply.value !== n) wrong.push(reply)
+    }
+  })
+  for (let kills = 0; kills < 6; kills++) {
+    await pause(500)
+    const { pids } = hosts.stats()
+    process.kill(pids[kills % 2]!, 'SIGKILL')
+  }
+  await pause(500)
+  stop = true
+  await Promise.all(loops)
+  t.same(wrong.slice(0, 3), [])
+  t.ok(answered > 100)
+})
+
+t.test('a host whose memory is over the budget is ended, and the function whose code ran is told', async (t) => {
+  const { deploy, call, observations } = await stage(t, { hosts: 1, hostMemoryMb: 160, heapMb: 512 })
+  await deploy(
+    'hog',
+    `export async function handler() {
+    const kept = []; for (let n = 0; n < 120; n++) { kept.push(new Uint8Array(2 ** 20).fill(n)); const end = Date.now() + 5; while (Date.now() < end); }
+    for (;;); }`,
+  )
+  await deploy('good', 'export const handler = () => new Promise((r) => setTimeout(r, 300, 1))')
+  const good = call('good')
+  t.match(await call('hog', {}, { timeoutMs: 8_000 }), { code: 'memory', started: true })
+  t.match(await good, { value: 1 })
+  t.match(
+    observations.filter(({ type }) => type === 'host-ended'),
+    [{ reason: 'memory', functionId: 'hog' }],
+  )
+})
+
+t.test('a host has no rights, no environment and no files', { skip: process.platform !== 'linux' }, async (t) => {
+  const { hosts } = await stage(t, { hosts: 1 })
+  for (const pid of hosts.stats().pids) {
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8')
+    t.match(status, process.getuid?.() === 0 ? /Uid:\s+65534\s+65534\s+65534\s+65534/ : /Uid:/)
+    t.match(status, process.getuid?.() === 0 ? /CapEff:\s+0+\n/ : /CapEff:/)
+    t.match(status, process.getuid?.() === 0 ? /Groups:\s*\n/ : /Groups:/)
+    if (existsSync('/usr/bin/setpriv')) t.match(status, /NoNewPrivs:\s+1/)
+    t.equal(readFileSync(`/proc/${pid}/environ`, 'utf8').replaceAll('PWD=/\0', ''), '')
+    const limits = readFileSync(`/proc/${pid}/limits`, 'utf8')
+    t.match(limits, /Max core file size\s+0/)
+    t.match(limits, /Max file size\s+1024/)
+  }
+})
+
+t.test('no process is left when the hosts are stopped, and open calls are answered', async (t) => {
+  const { deploy, call, hosts } = await stage(t)
+  await deploy('f', 'export const handler = () => new Promise(() => {})')
+  const open = call('f')
+  await pause(200)
+  const { pids } = hosts.stats()
+  await hosts.stop()
+  t.match(await open, { code: 'host-died' })
+  for (const pid of pids) t.notOk(existsSync(`/proc/${pid}`))
+  t.match(await call('f'), { code: 'host-died', started: false })
+})
