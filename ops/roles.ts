@@ -1,28 +1,14 @@
 import type { ClientConfig } from 'pg'
 import type { Bus } from '../bus/connect.ts'
 import type { PersistedOptions } from '../gateways/graphql/persisted.ts'
-import type { AuthenticatorOptions } from '../gateways/http/auth.ts'
 import type { FrontPageOptions } from '../gateways/rest/front-page.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
 import { datasource } from './datasource.ts'
+import { startFunctions, startFunctionsWorker } from './function-roles.ts'
 import { OperatorError } from './local/operator-error.ts'
-import type { Log } from './log.ts'
 import { observe } from './observe.ts'
-
-export interface RoleContext {
-  readonly config: Config
-  readonly log: Log
-  /** Aborted when the process is told to stop. */
-  readonly signal: AbortSignal
-}
-
-export interface RunningRole {
-  /** Where it can be reached, for a gateway. */
-  readonly url?: string
-  /** Stops taking work, finishes or hands back what is in flight, closes. */
-  stop(): Promise<void>
-}
+import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
 
 export interface Role {
   readonly name: string
@@ -181,60 +167,6 @@ async function persistedDocuments(config: Config): Promise<Partial<PersistedOpti
   }
 }
 
-async function startFunctions({ config, log }: RoleContext): Promise<RunningRole> {
-  const { startFunctionGateway } = await import('../gateways/functions/server.ts')
-  const bus = await openBus(config, log, 'gateway:functions', 'all')
-  const aliasPort = config['gateway.functions.alias-port']
-  const gateway = await startFunctionGateway({
-    bus,
-    host: config['server.host'],
-    port: gatewayPort(config, 'gateway.functions.port'),
-    ...(aliasPort === undefined ? {} : { aliasPort }),
-    corsOrigins: config['app.cors-origins'],
-    jwt: jwtOptions(config),
-    ...secretKeys(config),
-    timeoutMs: config['app.functions.timeout'],
-    maxFunctions: config['app.functions.max-scripts'],
-    onObservation: observe(log),
-  })
-  return {
-    url: gateway.url,
-    async stop() {
-      await gateway.stop()
-      await bus.close()
-    },
-  }
-}
-
-async function startFunctionsWorker({ config, log }: RoleContext): Promise<RunningRole> {
-  const { startFunctionWorker } = await import('../workers/functions/worker.ts')
-  const bus = await openBus(config, log, 'worker:functions', 'all')
-  const worker = await startFunctionWorker({
-    bus,
-    ...secretKeys(config),
-    timeoutMs: config['app.functions.timeout'],
-    hosts: {
-      hosts: config['app.functions.hosts'],
-      heapMb: Math.floor(config['app.functions.memory'] / 1024 ** 2),
-      fetch: async () => `!${JSON.stringify({ name: 'TypeError', message: 'fetch is not there yet' })}`,
-    },
-    changeStream: config['app.nats.stream-name'],
-    source: config['app.changes.source'],
-    onObservation: observe(log),
-  })
-  return {
-    async stop() {
-      await worker.stop()
-      await bus.close()
-    },
-  }
-}
-
-function secretKeys(config: Config): { readonly secretKeys?: readonly string[] } {
-  const keys = config['app.secrets.keys']
-  return keys === undefined ? {} : { secretKeys: keys }
-}
-
 /** Where the playground of the REST gateway sends its queries. */
 function graphqlPlace(config: Config): FrontPageOptions {
   const url = config['gateway.graphql.url']
@@ -253,18 +185,6 @@ function changesOptions(config: Config, bus: Bus) {
     stallMs: config['app.changes.stall-timeout'],
     maxSnapshotRows: config['app.changes.max-snapshot-rows'],
   }
-}
-
-function jwtOptions(config: Config): AuthenticatorOptions {
-  const given = {
-    secret: config['app.jwt.secret'],
-    jwksUrl: config['app.jwt.jwks-url'],
-    issuer: config['app.jwt.issuer'],
-    audience: config['app.jwt.audience'],
-    anonymousRole: config['app.jwt.anonymous-role'],
-  }
-  const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
-  return { ...set, roleClaim: config['app.jwt.role-claim'], required: config['app.jwt.required'] }
 }
 
 /** @throws {OperatorError} when there is no such role. */

@@ -2,7 +2,8 @@ import type { Config } from '../schemas/config.ts'
 import { describe } from './explain.ts'
 import { onInterrupt } from './interrupt.ts'
 import { createLog } from './log.ts'
-import { type Role, type RunningRole, requireOwnPorts } from './roles.ts'
+import type { RunningRole } from './role-options.ts'
+import { type Role, requireOwnPorts } from './roles.ts'
 
 /** What a role process tells the `busbar up` that started it. */
 export type RoleMessage =

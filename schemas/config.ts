@@ -192,6 +192,11 @@ export const configKeys = {
     undefined,
     'What functions may fetch besides public addresses, separated by commas: `loopback`, `private`, addresses, ranges (`10.0.0.0/8`) or host names; on a loopback address `busbar up` takes `loopback` unless told otherwise',
   ),
+  'app.functions.fetch-deny': key(
+    list,
+    undefined,
+    'What they may not fetch, whatever is allowed, separated by commas: addresses, ranges or host names',
+  ),
   'app.secrets.keys': key(
     Type.Array(Type.String({ pattern: '^[A-Za-z0-9_-]{1,32}:[A-Za-z0-9+/]{43}=$' }), { minItems: 1 }),
     undefined,

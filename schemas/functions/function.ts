@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { type Aggregate, defineEvent, defineEvents, type FactOf } from '../../bus/message.ts'
 import { Rejected } from '../failure.ts'
 import { maxTriggers, Trigger } from './trigger.ts'

@@ -26,8 +26,6 @@ export function client(url: string): Call {
   }
 }
 
-const noFetch = async () => `!${JSON.stringify({ name: 'TypeError', message: 'Nothing may be fetched here' })}`
-
 type Owner = Pick<Test, 'teardown'>
 
 export interface Platform {
@@ -81,7 +79,7 @@ export async function platform(t: Owner): Promise<Platform> {
       const { stop } = await startFunctionWorker({
         bus: await connected('worker'),
         secretKeys,
-        hosts: { hosts: 1, fetch: noFetch },
+        hosts: { hosts: 1 },
         changeStream: 'cdc-stream',
         source: 'main',
         onObservation: () => undefined,

@@ -10,6 +10,8 @@ import { type CallsObservation, serveCalls } from './calls.ts'
 import { serveChangeTriggers } from './change-triggers.ts'
 import { type CallTallies, callTallies } from './counters.ts'
 import { serveCron } from './cron.ts'
+import { type EgressSettings, egressPolicy } from './egress.ts'
+import { functionFetch } from './fetch.ts'
 import { type FunctionHosts, startFunctionHosts } from './hosts.ts'
 import { serveInvocations } from './invocations.ts'
 import { functionKv } from './kv.ts'
@@ -34,7 +36,9 @@ export interface FunctionWorkerOptions {
   /** Longest run of a handler. Default 30,000. */
   readonly timeoutMs?: number
   /** Of the isolate hosts. */
-  readonly hosts: Omit<HostOptions, 'kv' | 'onLog' | 'onObservation'>
+  readonly hosts: Omit<HostOptions, 'fetch' | 'kv' | 'onLog' | 'onObservation'>
+  /** What functions may fetch. Default: public addresses. */
+  readonly egress?: EgressSettings
   /** `app.nats.stream-name` and `app.changes.source`. */
   readonly changeStream: string
   readonly source: string
@@ -58,6 +62,7 @@ export async function startFunctionWorker(options: FunctionWorkerOptions): Promi
   const log = functionLog(bus)
   const hosts = await startFunctionHosts({
     ...options.hosts,
+    fetch: functionFetch({ policy: egressPolicy(options.egress ?? {}) }),
     kv: functionKv(bus),
     onLog: ({ functionId, ...line }) => log.write(functionId, line),
     onObservation,

@@ -1,0 +1,60 @@
+import type { Config } from '../schemas/config.ts'
+import { openBus } from './bus.ts'
+import { observe } from './observe.ts'
+import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
+
+/** The door to functions. */
+export async function startFunctions({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startFunctionGateway } = await import('../gateways/functions/server.ts')
+  const bus = await openBus(config, log, 'gateway:functions', 'all')
+  const aliasPort = config['gateway.functions.alias-port']
+  const gateway = await startFunctionGateway({
+    bus,
+    host: config['server.host'],
+    port: config['server.port'] ?? config['gateway.functions.port'],
+    ...(aliasPort === undefined ? {} : { aliasPort }),
+    corsOrigins: config['app.cors-origins'],
+    jwt: jwtOptions(config),
+    ...secretKeys(config),
+    timeoutMs: config['app.functions.timeout'],
+    maxFunctions: config['app.functions.max-scripts'],
+    onObservation: observe(log),
+  })
+  return {
+    url: gateway.url,
+    async stop() {
+      await gateway.stop()
+      await bus.close()
+    },
+  }
+}
+
+/** Runs functions; any number of them share the calls. */
+export async function startFunctionsWorker({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startFunctionWorker } = await import('../workers/functions/worker.ts')
+  const bus = await openBus(config, log, 'worker:functions', 'all')
+  const worker = await startFunctionWorker({
+    bus,
+    ...secretKeys(config),
+    timeoutMs: config['app.functions.timeout'],
+    hosts: {
+      hosts: config['app.functions.hosts'],
+      heapMb: Math.floor(config['app.functions.memory'] / 1024 ** 2),
+    },
+    egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
+    changeStream: config['app.nats.stream-name'],
+    source: config['app.changes.source'],
+    onObservation: observe(log),
+  })
+  return {
+    async stop() {
+      await worker.stop()
+      await bus.close()
+    },
+  }
+}
+
+function secretKeys(config: Config): { readonly secretKeys?: readonly string[] } {
+  const keys = config['app.secrets.keys']
+  return keys === undefined ? {} : { secretKeys: keys }
+}
