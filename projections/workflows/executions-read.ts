@@ -170,7 +170,7 @@ export async function countByStatus(database: pg.Pool): Promise<Readonly<Record<
   return Object.fromEntries(rows.map(({ status, n }) => [status, n]))
 }
 
-function conditions(filter: ExecutionFilter): { readonly where: string; readonly values: readonly unknown[] } {
+function conditions(filter: ExecutionFilter): { readonly where: string; readonly values: unknown[] } {
   const values: unknown[] = []
   const parts: string[] = []
   const add = (value: unknown, text: (place: string) => string) => {
