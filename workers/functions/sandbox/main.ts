@@ -3,7 +3,6 @@
  * `(op, begin, limitsJson) => GuestInterface`, see `operations.ts`.
  */
 import { load, start, take } from './calls.ts'
-import { setEnv } from './context.ts'
 import { installGlobals } from './globals.ts'
 import { connect, settle } from './host.ts'
 import { jsonParse, setPrototypeOf } from './intrinsics.ts'
@@ -14,5 +13,5 @@ export function install(op: HostOp, begin: HostBegin, limitsJson: string): Guest
   const given = limitsJson === '' ? {} : (jsonParse(limitsJson) as Partial<GuestLimits>)
   connect(op, begin, { ...GUEST_LIMITS, ...given })
   installGlobals()
-  return setPrototypeOf({ load, setEnv, start, take, settle, fire }, null) as GuestInterface
+  return setPrototypeOf({ load, start, take, settle, fire }, null) as GuestInterface
 }

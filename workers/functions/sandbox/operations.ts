@@ -114,8 +114,6 @@ export interface GuestInterface {
    * `reference.derefInto()`), `envJson` a JSON object of strings. Answers '' or a failure reply for `readReply`.
    */
   readonly load: (program: unknown, envJson: string) => string
-  /** Replaces `context.env` for the calls that start from now on. */
-  readonly setEnv: (envJson: string) => void
   /**
    * Calls the handler. `bodyKind` 0: `body` is the text; 1: base64 of the bytes; 2: the bytes as Latin-1 text.
    * Answers a reply when the handler was synchronous, else a ticket (an integer above 0) for `take`.
