@@ -1,5 +1,5 @@
 import t from 'tap'
-import { pause, type Stage, stage, type Told } from './hosts-support.ts'
+import { withNeighbours } from './hosts-support.ts'
 
 /**
  * Attempts to get out of the sandbox. Each handler answers what it has got hold of: nothing. All run in one host process, beside
@@ -93,7 +93,7 @@ const contained: readonly (readonly [string, string, unknown])[] = [
       throw error } }
     try { deep(0) } catch {}
     return found }`,
-    [],
+    undefined,
   ],
   [
     'dynamic import',
@@ -188,32 +188,6 @@ const results: readonly string[] = [
   'Promise.reject(new Proxy({}, { get() { for (;;); } }))',
   'Object.create(null, { status: { get() { for (;;); } } })',
 ]
-
-async function withNeighbours(t: Tap, run: (stage: Stage) => Promise<void>): Promise<void> {
-  const here = await stage(t, { hosts: 1 })
-  await here.deploy('quick', 'export const handler = (n) => n')
-  await here.deploy(
-    'waits',
-    'export const handler = async (n) => { await new Promise((r) => setTimeout(r, 5)); return n }',
-  )
-  const wrong: Told[] = []
-  let stop = false
-  let slowest = 0
-  const loops = ['quick', 'waits', 'quick'].map(async (name) => {
-    for (let n = 0; !stop; n++) {
-      const reply = await here.call(name, n)
-      slowest = Math.max(slowest, reply.durationMs)
-      if (reply.value !== n) wrong.push(reply)
-      await pause(3)
-    }
-  })
-  await run(here)
-  stop = true
-  await Promise.all(loops)
-  t.same(wrong.slice(0, 3), [], 'no neighbour lost a call')
-  t.comment(`the slowest call of a neighbour took ${Math.round(slowest)} ms; hosts ended: ${here.hosts.stats().deaths}`)
-}
-type Tap = Parameters<typeof stage>[0]
 
 t.test('nothing of the host is reachable', (t) =>
   withNeighbours(t, async ({ deploy, call }) => {

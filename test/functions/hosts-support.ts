@@ -121,3 +121,29 @@ export async function until(what: string, holds: () => boolean): Promise<void> {
 }
 
 export const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Runs attacks in the one host process of functions that are called all the while, and must not lose a call. */
+export async function withNeighbours(t: Test, run: (stage: Stage) => Promise<void>): Promise<void> {
+  const here = await stage(t, { hosts: 1 })
+  await here.deploy('quick', 'export const handler = (n) => n')
+  await here.deploy(
+    'waits',
+    'export const handler = async (n) => { await new Promise((r) => setTimeout(r, 5)); return n }',
+  )
+  const wrong: Told[] = []
+  let stop = false
+  let slowest = 0
+  const loops = ['quick', 'waits', 'quick'].map(async (name) => {
+    for (let n = 0; !stop; n++) {
+      const reply = await here.call(name, n)
+      slowest = Math.max(slowest, reply.durationMs)
+      if (reply.value !== n) wrong.push(reply)
+      await pause(3)
+    }
+  })
+  await run(here)
+  stop = true
+  await Promise.all(loops)
+  t.same(wrong.slice(0, 3), [], 'no neighbour lost a call')
+  t.comment(`the slowest call of a neighbour took ${Math.round(slowest)} ms; hosts ended: ${here.hosts.stats().deaths}`)
+}

@@ -13,8 +13,6 @@ export interface HostProcessOptions {
   readonly setup: Setup
   /** The script that makes the sandbox. */
   readonly sandbox: string
-  /** Its resident memory may not pass this. */
-  readonly memoryMb: number
   /** Others come first. */
   readonly background: boolean
   readonly onFrame: (host: HostProcess, frame: Frame) => void
@@ -61,7 +59,7 @@ export class HostProcess {
   constructor(options: HostProcessOptions) {
     this.#options = options
     this.#slots = openSlots()
-    this.#child = spawnHost(options, this.#slots)
+    this.#child = spawnHost(this.#slots)
     this.#socket = this.#child.stdio[3] as Socket
     this.#writer = new FrameWriter(this.#socket)
     const { promise, resolve: tellReady, reject } = Promise.withResolvers<void>()
@@ -76,7 +74,9 @@ export class HostProcess {
       else options.onFrame(this, frame)
     })
     this.#socket.on('data', (chunk: Buffer) => this.#read(reader, chunk))
-    this.#socket.on('error', () => this.kill('unresponsive'))
+    // Its exit says why; without its socket it is of no use.
+    this.#socket.on('error', () => undefined)
+    this.#socket.on('close', () => this.#child.kill('SIGKILL'))
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#lastWords = (this.#lastWords + text).slice(-lastWordsChars)
     })
@@ -175,17 +175,17 @@ function openSlots(): number {
 
 const here = import.meta.dirname
 const setpriv = '/usr/bin/setpriv'
-/** Sets limits that the system knows, then becomes the program. Written sizes: 512 bytes, kilobytes. */
-const limiting = (dataKb: number) =>
-  `ulimit -c 0 2>/dev/null; ulimit -f ${(slotCount * 4) / 512} 2>/dev/null; ulimit -n 64 2>/dev/null; ulimit -d ${dataKb} 2>/dev/null; exec "$@"`
+/**
+ * Sets limits that the system knows, then becomes the program: no core files, no file larger (in blocks of 512 bytes) than that of the
+ * slots. Memory is watched instead: V8 sets aside half a gigabyte of address space an isolate, which every such limit counts.
+ */
+const limiting = `ulimit -c 0 2>/dev/null; ulimit -f ${(slotCount * 4) / 512} 2>/dev/null; ulimit -n 64 2>/dev/null; exec "$@"`
 
-function spawnHost({ memoryMb }: HostProcessOptions, slots: number): ChildProcess {
-  // Threads' stacks and what V8 sets aside count too.
-  const dataKb = (memoryMb * 2 + 4_096) * 1024
+function spawnHost(slots: number): ChildProcess {
   const tied = process.platform === 'linux' && existsSync(setpriv)
   const tie = tied ? [setpriv, '--pdeathsig', 'KILL', '--no-new-privs', '--'] : []
   const command = [...tie, process.execPath, ...nodeFlags(), join(here, 'host/main.ts')]
-  return spawn('/bin/sh', ['-c', limiting(dataKb), 'sh', ...command], {
+  return spawn('/bin/sh', ['-c', limiting, 'sh', ...command], {
     cwd: '/',
     env: {},
     detached: true,

@@ -24,7 +24,7 @@ export interface PoolOptions {
 
 const maxDeaths = 3
 const pingMs = 500
-const watchMs = 100
+const watchMs = 50
 /** Part of the memory at which a host ends idle isolates. */
 const shedAt = 0.6
 const shedPauseMs = 2_000
@@ -119,11 +119,10 @@ export class FunctionPool {
   }
 
   #spawn(background: boolean): HostProcess {
-    const { setup, sandbox, hostMemoryMb } = this.#options
+    const { setup, sandbox } = this.#options
     const host = new HostProcess({
       setup,
       sandbox,
-      memoryMb: hostMemoryMb,
       background,
       onFrame: (from, frame) => this.#frame(from, frame),
       onExit: (from, exit) => this.#exited(from, exit),

@@ -131,17 +131,13 @@ export class Tenant {
     const end = Math.max(...[...this.#calls].map(({ deadline }) => deadline), performance.now() + 1)
     const timeoutMs = Math.min(this.#host.cpuLimitMs, end - performance.now())
     const first = [...this.#calls][0] ?? null
+    const guest = this.#makeGuest()
+    this.#guest = guest
     const finish = this.#enter(first, timeoutMs)
     let answer: string
     try {
-      this.#guest = makeGuest(this.#host.maker, {
-        op: this.#operations.op,
-        begin: (id, name, argument) => this.#begin(id, name, argument),
-        onLost: () => this.#lose(),
-      })
-      answer = await this.#guest.load(code, env, Math.max(1, Math.ceil(timeoutMs)))
+      answer = await guest.load(code, env, Math.max(1, Math.ceil(timeoutMs)))
     } catch (error) {
-      answer = ''
       if (finish()) this.#failed(error, [...this.#calls])
       return
     }
@@ -158,6 +154,15 @@ export class Tenant {
       call.started = true
       this.#host.reply(call, answer)
     }
+  }
+
+  /** Not yet in the name of a call: should it bring the process down, that is not its function's doing. */
+  #makeGuest(): Guest {
+    return makeGuest(this.#host.maker, {
+      op: this.#operations.op,
+      begin: (id, name, argument) => this.#begin(id, name, argument),
+      onLost: () => this.#lose(),
+    })
   }
 
   /** The program could not be had. */

@@ -1,0 +1,88 @@
+import t from 'tap'
+import { withNeighbours } from './hosts-support.ts'
+
+/** What eats memory, processor, stack, timers or the log; many of these kill the process they run in. */
+const attacks: Readonly<Record<string, string>> = {
+  'an array of two to the twenty-seventh, filled': 'new Array(2 ** 27).fill(0).length',
+  'an array of three hundred million, filled': 'new Array(3e8).fill(1).length',
+  'a text split into a quarter of a thousand million': '"ab".repeat(2 ** 27).split("").length',
+  'resizable buffers':
+    '{ const kept = []; for (;;) { const b = new ArrayBuffer(8, { maxByteLength: 2 ** 28 }); b.resize(2 ** 28); new Uint8Array(b).fill(1); kept.push(b) } }',
+  'plain buffers': '{ const kept = []; for (;;) kept.push(new Uint8Array(2 ** 26).fill(1)) }',
+  'a sort of three million': 'Array.from({ length: 3e6 }, () => Math.random()).sort().length',
+  'a result of half a gigabyte': '"x".repeat(2 ** 29 - 100)',
+  'texts that double': '{ let s = "x"; for (;;) s += s }',
+  'texts that are kept':
+    '{ const kept = []; for (;;) kept.push("x".repeat(2 ** 20) + kept.length, JSON.stringify(kept.at(-1))) }',
+  'an array that grows': '{ const kept = []; for (;;) kept.push({}) }',
+  'an object with endless keys': '{ const kept = {}; for (let n = 0; ; n++) kept["k" + n] = n }',
+  'a map that grows': '{ const kept = new Map(); for (let n = 0; ; n++) kept.set(n, n) }',
+  'closures that grow': '{ let f = () => 0; for (;;) { const g = f; f = () => g } }',
+  'a number that grows': '{ let n = 3n; for (;;) n *= n }',
+  'the digits of a long number': 'String(1n << (2n ** 26n)).length',
+  'a regular expression that backtracks': '/^(a+)+$/.test("a".repeat(40) + "b")',
+  'a search that never ends':
+    '{ const s = "a".repeat(2 ** 24); let n = 0; for (;;) n += s.indexOf(s.slice(0, 2 ** 23) + "b") }',
+  'endless recursion': '(function deep() { return deep() + 1 })()',
+  'recursion in the parser': 'eval("(".repeat(1e6))',
+  'JSON that is deep': 'JSON.parse("[".repeat(1e7))',
+  'a rejection whose message never ends': '(Promise.reject({ get message() { for (;;); } }), 1)',
+  'a rejected class whose message never ends': '(Promise.reject(class { static get message() { for (;;); } }), 1)',
+  'a thrown message that never ends': '{ throw { get message() { for (;;); }, get stack() { for (;;); } } }',
+  'a flood of timers': '{ for (let n = 0; n < 1e6; n++) setTimeout(() => {}, 1) }',
+  'intervals that never stop':
+    '{ for (let n = 0; n < 500; n++) setInterval(() => { for (const end = Date.now() + 20; Date.now() < end; ); }, 1) }',
+  'a flood of lines': '{ for (let n = 0; n < 3e5; n++) console.log("line " + n) }',
+  'one line of many megabytes': 'console.log("x".repeat(2 ** 26))',
+  'a flood of requests': '{ for (let n = 0; n < 1e5; n++) fetch("http://example.com/" + n).catch(() => {}) }',
+  'a flood of promises': '(async () => { for (;;) await Promise.all(Array.from({ length: 1e4 }, async () => 1)) })()',
+  'a flood of microtasks': '{ const again = () => queueMicrotask(again); again(); return new Promise(() => {}) }',
+  'a flood of addresses': '{ for (;;) new URL("http://example.com/" + Math.random()) }',
+  'work that is given to waitUntil': '(context.waitUntil(new Promise(() => {})), 1)',
+  'an endless async generator':
+    '(async () => { async function* all() { for (;;) yield 1 } let sum = 0; for await (const one of all()) sum += one; return sum })()',
+}
+
+t.test('a function that takes too much hurts only itself', (t) =>
+  withNeighbours(t, async ({ deploy, call, observations }) => {
+    for (const [index, [name, body]] of Object.entries(attacks).entries()) {
+      const statement = body.startsWith('{') ? body : `{ return ${body} }`
+      await deploy(`a${index}`, `export const handler = (data, context) => ${statement}`)
+      const reply = await call(`a${index}`, {}, { timeoutMs: 1_500 })
+      t.ok(reply.status !== undefined || reply.code !== undefined, `${name}: ${reply.code ?? reply.status}`)
+      t.not(reply.code, 'host-died', `${name}: what it did is told`)
+      t.ok(reply.durationMs < 6_000, `it was over after ${Math.round(reply.durationMs)} ms`)
+    }
+    const blamed = observations.flatMap((each) => ('functionId' in each && each.functionId ? [each.functionId] : []))
+    t.ok(
+      blamed.every((id) => id.startsWith('a')),
+      'and nobody else is blamed',
+    )
+  }),
+)
+
+t.test('several at the same time hurt nobody else either', (t) =>
+  withNeighbours(t, async ({ deploy, call, observations }) => {
+    const names = [
+      'an array of two to the twenty-seventh, filled',
+      'a text split into a quarter of a thousand million',
+      'the digits of a long number',
+      'resizable buffers',
+      'a regular expression that backtracks',
+    ]
+    for (const [index, name] of names.entries()) {
+      const body = attacks[name]!
+      await deploy(`a${index}`, `export const handler = () => ${body.startsWith('{') ? body : `{ return ${body} }`}`)
+    }
+    for (let round = 0; round < 3; round++) {
+      const replies = await Promise.all(names.map((_, index) => call(`a${index}`, {}, { timeoutMs: 1_500 })))
+      for (const [index, reply] of replies.entries())
+        t.ok(reply.code ?? reply.status, `${names[index]}: ${reply.code ?? reply.status}`)
+    }
+    const apart = observations.flatMap((each) => (each.type === 'function-set-apart' ? [each.functionId] : []))
+    t.ok(
+      apart.every((id) => id.startsWith('a')),
+      'only they are set apart',
+    )
+  }),
+)
