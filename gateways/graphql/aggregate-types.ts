@@ -9,7 +9,6 @@ import {
   type GraphQLOutputType,
 } from 'graphql'
 import type { Column, Table } from '../data/catalog.ts'
-import { isArray, isJson } from '../data/operators.ts'
 import type { AggregateFunction } from '../data/read-ast.ts'
 import { means } from './meaning.ts'
 import type { TableNames } from './naming.ts'
@@ -110,31 +109,17 @@ function isSummable({ type }: Column): boolean {
   return summable.has(type.base.name)
 }
 
-const incomparable = new Set([
-  'bool',
-  'uuid',
-  'bytea',
-  'xml',
-  'point',
-  'line',
-  'lseg',
-  'box',
-  'path',
-  'polygon',
-  'circle',
-  'bit',
-  'varbit',
-  'tsvector',
-  'tsquery',
-  'macaddr',
-  'macaddr8',
-  'cidr',
-])
+/** Base types that every PostgreSQL we serve has min() and max() for, directly or by a cast it makes itself. */
+const comparable = new Set(
+  (
+    'int2 int4 int8 float4 float8 numeric money oid text varchar bpchar name char citext date time timetz timestamp timestamptz interval ' +
+    'inet pg_lsn xid8'
+  ).split(' '),
+)
 
-/** PostgreSQL has min() and max() for it. */
 function isComparable({ type }: Column): boolean {
   const { kind, name } = type.base
-  return (kind === 'base' || kind === 'enum') && !isArray(type) && !isJson(type) && !incomparable.has(name)
+  return kind === 'enum' || (kind === 'base' && comparable.has(name))
 }
 
 function sumType({ type }: Column): GraphQLOutputType {

@@ -23,7 +23,7 @@ import {
   wholeNumber,
 } from './plan-select.ts'
 import { planCreate, planDelete, planUpdate } from './plan-write.ts'
-import { connectionReply, listReply, nodePlace, numbersReply, rowReply } from './reply.ts'
+import { connectionReply, createdReply, listReply, nodePlace, numbersReply, rowReply } from './reply.ts'
 
 /** One field of the operation's root: one statement, and how its result becomes the field's JSON. */
 export interface RootPlan {
@@ -217,18 +217,25 @@ function planMutation(
   const field = parent.getFields()[nodes[0]!.name.value]!
   const input = getNamedType(field.args[0]!.type)
   const write = { table, input, given, select, place, scope }
-  const request =
-    kind === 'create' || kind === 'createMany'
-      ? planCreate(write, kind === 'createMany')
-      : kind === 'update'
-        ? planUpdate(write)
-        : planDelete(write)
-  return {
+  const written = (request: WriteRequest, reply: RootPlan['reply']): RootPlan => ({
     table,
     writes: true,
     shape: request.shape,
     parameters: request.parameters,
     compile: (catalog) => compileWrite(catalog, request),
-    reply: kind === 'createMany' ? listReply : (result) => rowReply(result, table),
+    reply,
+  })
+  const oneRow: RootPlan['reply'] = (result) => rowReply(result, table)
+  switch (kind) {
+    case 'createMany': {
+      const { places, ...request } = planCreate(write, true)
+      return written(request, createdReply(places))
+    }
+    case 'create':
+      return written(planCreate(write, false), oneRow)
+    case 'update':
+      return written(planUpdate(write), oneRow)
+    default:
+      return written(planDelete(write), oneRow)
   }
 }

@@ -20,7 +20,10 @@ interface Write {
 type Given = Readonly<Record<string, unknown>>
 
 /** One row, or all of `inputs`. @throws {Rejected} `data/invalid-body`, `data/invalid-value`, `data/too-complex` */
-export function planCreate({ table, input, given, select, scope }: Write, many: boolean): WriteRequest {
+export function planCreate(
+  { table, input, given, select, scope }: Write,
+  many: boolean,
+): WriteRequest & { readonly places: readonly number[] } {
   checkWritable(table, 'insertable')
   const inputs = (many ? given.inputs : [given.input]) as readonly Given[]
   const rows = inputs.map((row) => columnsOf(row, input as GraphQLInputObjectType))
@@ -37,7 +40,19 @@ export function planCreate({ table, input, given, select, scope }: Write, many: 
     conflict: null,
     returning: { kind: 'rows', select },
   }
-  return { shape, parameters: scope.slots.values }
+  return { shape, parameters: scope.slots.values, places: placesOf(rows) }
+}
+
+/** Where among the inputs each row of the result stood: those that name the same columns are written together. */
+function placesOf(rows: readonly (readonly GivenColumn[])[]): number[] {
+  const sets = new Map<string, number[]>()
+  for (const [place, row] of rows.entries()) {
+    const key = JSON.stringify(row.map(({ column }) => column.name).sort())
+    const places = sets.get(key)
+    if (places) places.push(place)
+    else sets.set(key, [place])
+  }
+  return [...sets.values()].flat()
 }
 
 /** The row of the key in the input; its other columns change. */

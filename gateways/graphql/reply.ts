@@ -21,6 +21,17 @@ export function listReply({ rows }: RawResult): Buffer {
   return Buffer.concat(pieces)
 }
 
+/** The rows in the order of the inputs, whose places the result's rows have. */
+export function createdReply(places: readonly number[]): (result: RawResult) => Buffer {
+  return (result) => {
+    // A trigger or a rule may have kept some of them out.
+    if (result.rows.length !== places.length) return listReply(result)
+    const rows: RawRow[] = []
+    for (const [index, place] of places.entries()) rows[place] = result.rows[index]!
+    return listReply({ ...result, rows })
+  }
+}
+
 export function numbersReply({ rows }: RawResult): Buffer {
   return rows[0]?.[0] ?? Buffer.from('null')
 }

@@ -144,7 +144,7 @@ const cases: readonly Case[] = [
   {
     title: 'createMany with different columns',
     query:
-      'mutation { createManyPublicBook(inputs: [{ shop: 3, isbn: "x", title: "X" }, { shop: 3, isbn: "y", title: "Y", price: "1.5" }]) { isbn price } }',
+      'mutation { createManyPublicBook(inputs: [{ shop: 3, isbn: "x", title: "X" }, { shop: 3, isbn: "y", title: "Y", price: "1.5" }, { title: "Z", isbn: "z", shop: 3 }]) { isbn price } }',
   },
   {
     title: 'createMany fails as a whole',
