@@ -130,7 +130,9 @@ function plainAddress(text: string): Address | null {
   return version === 4 ? { bits: 32, value: v4(bare!) } : { bits: 128, value: v6(bare!) }
 }
 
-const v4 = (text: string): bigint => text.split('.').reduce((sum, part) => (sum << 8n) | BigInt(part), 0n)
+function v4(text: string): bigint {
+  return text.split('.').reduce((sum, part) => (sum << 8n) | BigInt(part), 0n)
+}
 
 function v6(text: string): bigint {
   const [head, tail] = text.split('::')
