@@ -1,0 +1,59 @@
+import { decide } from '../../bus/decide.ts'
+import { load, readMessage } from '../../bus/load.ts'
+import { asking } from '../../bus/publish.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { type ExecutionState, execution } from '../../schemas/workflows/execution.ts'
+import { ExecutionCreated, type ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import { flow, flowEvents, requireFlow } from '../../schemas/workflows/flow.ts'
+import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
+import { executionPlace, nudge } from './execution-commands.ts'
+import type { WorkflowService } from './service.ts'
+
+type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>['data']
+
+/**
+ * Creates an execution and has it begun; the one that is there already when the id is taken.
+ * @throws {BusUnavailable}
+ */
+export async function createExecution(service: WorkflowService, created: Created): Promise<ExecutionState> {
+  const { executionId, actor } = created
+  const decided = await decide(service.bus, {
+    ...executionPlace(executionId),
+    aggregate: execution,
+    id: `${executionId}/created`,
+    actor,
+    decide: ({ stage }) => (stage === 'absent' ? [ExecutionCreated.of(created)] : []),
+  })
+  await nudge(service.bus, executionId, `${executionId}/begin`)
+  await service.readable('EVT_EXECUTIONS', decided.sequence)
+  return decided.state
+}
+
+/** The flow as it is now. @throws {Rejected} `workflows/flow-not-found`; {BusUnavailable} */
+export async function latestFlow({ bus }: Pick<WorkflowService, 'bus'>, flowId: string) {
+  const { state, sequence } = await load(bus, flow, flowPlace(flowId))
+  return { ...requireFlow(state), sequence }
+}
+
+/** The plan of one revision. @throws {Rejected} `workflows/flow-not-found`; {BusUnavailable} */
+export async function pinnedFlow(
+  { bus }: Pick<WorkflowService, 'bus'>,
+  { flowId, revision }: { readonly flowId: string; readonly revision: number },
+): Promise<FlowPlan> {
+  const { stream, subject } = flowPlace(flowId)
+  for (let sequence = 1; ; ) {
+    const query = { seq: sequence, next_by_subj: subject }
+    const stored = await asking(bus, () => bus.manager.direct.getMessage(stream, query))
+    if (stored === null) throw new Rejected('workflows/flow-not-found', 'The flow has no such revision')
+    const { facts } = await readMessage(bus, flowEvents, stored)
+    for (const { type, data } of facts) {
+      if (type === 'workflows.flow.revised' && data.revision === revision) return data.plan
+    }
+    sequence = stored.seq + 1
+  }
+}
+
+function flowPlace(flowId: string) {
+  return { stream: 'EVT_WORKFLOWS', subject: eventSubject('workflows', 'flow', flowId) }
+}

@@ -1,0 +1,146 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { newId } from '../../bus/message.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { derivedId } from '../../schemas/workflows/derived-id.ts'
+import { type ExecutionState, isEnded, type Run, rootKey } from '../../schemas/workflows/execution.ts'
+import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import { countTasks, type FlowPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
+import { bindInputs } from '../../schemas/workflows/inputs.ts'
+import { loadExecution } from './execution-commands.ts'
+import { createExecution, latestFlow, pinnedFlow } from './execution-start.ts'
+import { bodyOf, invalid, objectField, textField } from './request.ts'
+import type { WorkflowService } from './service.ts'
+
+type ById = { Params: { id: string } }
+type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>['data']
+
+/** An execution that has ended is never changed: to do it again makes another one, which knows what the first has done. */
+export function repeatRoutes(app: FastifyInstance, service: WorkflowService): void {
+  const route = (verb: 'retry' | 'restart' | 'replay', repeat: Repeat) => {
+    const config = { role: 'executor', audit: `execution.${verb}` } as const
+    app.post<ById>(`/api/v1/executions/:id/${verb}`, { config }, async (request, reply) => {
+      const state = await loadExecution(service.bus, request.params.id)
+      if (!isEnded(state.stage)) {
+        throw new Rejected('workflows/execution-state', `The execution runs; it can be ${verb}ed when it has ended`)
+      }
+      const { plan, created } = await repeat(request, state)
+      const executionId = repetitionId(request, verb)
+      const origin = { executionId: request.params.id, kind: verb }
+      const actor = service.principalOf(request).name
+      const again = { ...created, executionId, origin, actor, at: service.now(), tasksTotal: countTasks(plan) }
+      await createExecution(service, again)
+      return reply.code(202).send({ executionId, status: 'QUEUED', tasksTotal: again.tasksTotal })
+    })
+  }
+
+  // From the failed task: what has succeeded is not run again.
+  route('retry', async (request, state) => {
+    bodyOf(request, [])
+    if (state.stage === 'success') {
+      throw new Rejected('workflows/execution-state', 'The execution has succeeded; restart or replay it instead')
+    }
+    const created = base(state)
+    return { plan: await pinnedFlow(service, created), created: { ...created, carried: finished(state) } }
+  })
+
+  // From any task on, with the flow as it was or as it is.
+  route('restart', async (request, state) => {
+    const body = bodyOf(request, ['fromTask', 'revision'])
+    const { created, plan } = await chosenFlow(service, state, body.revision)
+    if (body.fromTask === undefined) return { plan, created }
+    const from = textField('fromTask', body.fromTask, { min: 1, max: 256 })
+    const again = fromOn(plan, from)
+    const carried = finished(state)
+    for (const key of Object.keys(carried)) if (again.has(taskOf(key))) delete carried[key]
+    return { plan, created: { ...created, carried } }
+  })
+
+  // From the start, with other inputs.
+  route('replay', async (request, state) => {
+    const body = bodyOf(request, ['inputs', 'revision'])
+    const { created, plan } = await chosenFlow(service, state, body.revision)
+    const inputs =
+      body.inputs === undefined ? created.inputs : { ...created.inputs, ...objectField('inputs', body.inputs) }
+    return { plan, created: { ...created, inputs: bindInputs(plan, inputs) } }
+  })
+}
+
+type Repeat = (
+  request: FastifyRequest<ById>,
+  state: ExecutionState,
+) => Promise<{ readonly plan: FlowPlan; readonly created: Created }>
+
+/** With an `Idempotency-Key` the same request makes one repetition. */
+function repetitionId(request: FastifyRequest<ById>, verb: string): string {
+  const key = request.headers['idempotency-key']
+  return typeof key === 'string' && key !== '' ? derivedId(`${request.params.id}/${verb}/${key}`) : newId()
+}
+
+function base({ created }: ExecutionState): Created {
+  const { carried: _, parent: __, origin: ___, ...rest } = created!
+  return rest
+}
+
+async function chosenFlow(service: WorkflowService, state: ExecutionState, revision: unknown) {
+  const created = base(state)
+  if (revision === undefined || revision === 'original') return { created, plan: await pinnedFlow(service, created) }
+  if (revision !== 'latest') throw invalid('revision', 'must be "original" or "latest"')
+  const { latest, sequence } = await latestFlow(service, created.flowId)
+  const { name: flowName, namespace, plan } = latest
+  const pinned = { flowName, namespace, revision: latest.revision, flowSequence: sequence }
+  const inputs = bindInputs(plan, created.inputs)
+  return { plan, created: { ...created, ...pinned, inputs, hasFinally: plan.finally.length > 0 } }
+}
+
+/** Task runs that need not be run again: what has succeeded or was skipped, but for what is inside of loops that have not. */
+function finished(state: ExecutionState): NonNullable<Created['carried']> {
+  const carried: NonNullable<Created['carried']> = {}
+  for (const [key, run] of Object.entries(state.runs)) {
+    if (key === rootKey || key.startsWith('$') || key.includes('[') || !isThrough(run)) continue
+    const { status, outputs } = run
+    carried[key] = { status: status as 'success' | 'skipped', ...(outputs && { outputs }) }
+  }
+  return carried
+}
+
+function isThrough({ status, loop }: Run): boolean {
+  // What the iterations gave is not carried: a loop runs again as a whole.
+  return (status === 'success' || status === 'skipped') && loop === null
+}
+
+/** A task and all that comes behind it: what depends on it, what is in it, and what it is in. @throws {Rejected} when there is none. */
+function fromOn(plan: FlowPlan, name: string): ReadonlySet<string> {
+  if (![...tasksOf(plan.tasks)].some((task) => task.name === name)) {
+    throw invalid('fromTask', 'is no task of the flow')
+  }
+  const again = new Set([name])
+  for (let grown = true; grown; ) {
+    grown = false
+    const add = (task: string) => {
+      if (again.has(task)) return
+      again.add(task)
+      grown = true
+    }
+    for (const task of tasksOf(plan.tasks)) {
+      const children = Object.values(task.blocks).flat()
+      if (task.needs.some((need) => again.has(need))) add(task.name)
+      if (children.some((child) => again.has(child.name))) add(task.name)
+      if (again.has(task.name) && task.name === name) for (const child of tasksOf(children)) add(child.name)
+    }
+  }
+  for (const task of tasksOf(plan.tasks)) {
+    // Behind the task everything is done anew, with all that is inside.
+    if (again.has(task.name) && !containsTask(task, name)) {
+      for (const child of tasksOf(Object.values(task.blocks).flat())) again.add(child.name)
+    }
+  }
+  return again
+}
+
+function containsTask(task: Parameters<typeof tasksOf>[0][number], name: string): boolean {
+  return [...tasksOf(Object.values(task.blocks).flat())].some((child) => child.name === name)
+}
+
+function taskOf(key: string): string {
+  return key.slice(key.lastIndexOf('.') + 1)
+}

@@ -1,0 +1,99 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Rejected } from '../../schemas/failure.ts'
+
+const maxListLimit = 1_000
+const defaultListLimit = 100
+
+/** @throws {Rejected} `http/bad-request` naming the field. */
+export function invalid(field: string, reason: string): Rejected {
+  return new Rejected('http/bad-request', `${field} ${reason}`, { details: { field, reason } })
+}
+
+/** The parameters of the query, each at most once, none but these. @throws {Rejected} `http/bad-request` */
+export function queryOf<Name extends string>(
+  { url }: FastifyRequest,
+  names: readonly Name[],
+): Readonly<Partial<Record<Name, string>>> {
+  const query: Partial<Record<Name, string>> = {}
+  const at = url.indexOf('?')
+  for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
+    if (!(names as readonly string[]).includes(name)) {
+      throw invalid(name.slice(0, 100), `is no parameter of this route: there is ${names.join(', ')}`)
+    }
+    if (query[name as Name] !== undefined) throw invalid(name, 'is given twice')
+    query[name as Name] = value
+  }
+  return query
+}
+
+/** The body as an object with no other members than these; empty when there is none. @throws {Rejected} `http/bad-request` */
+export function bodyOf({ body }: FastifyRequest, members: readonly string[]): Readonly<Record<string, unknown>> {
+  const text = Buffer.isBuffer(body) ? body.toString('utf8').trim() : ''
+  if (text === '') return {}
+  const value = parsed(text)
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalid('body', 'must be a JSON object')
+  const unknown = Object.keys(value).find((name) => !members.includes(name))
+  if (unknown === undefined) return value as Record<string, unknown>
+  throw invalid(unknown.slice(0, 100), `is no field here: there is ${members.join(', ')}`)
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new Rejected('http/bad-request', `The body is not JSON: ${(cause as Error).message}`, { cause })
+  }
+}
+
+/** A whole number of a query or a body. @throws {Rejected} `http/bad-request` */
+export function wholeNumber(field: string, value: unknown, { min, max }: { min: number; max: number }): number {
+  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value
+  if (typeof number === 'number' && Number.isInteger(number) && number >= min && number <= max) return number
+  throw invalid(field, `must be a whole number from ${min} to ${max}`)
+}
+
+/** @throws {Rejected} `http/bad-request` */
+export function textField(field: string, value: unknown, { max, min = 0 }: { max: number; min?: number }): string {
+  if (typeof value !== 'string') throw invalid(field, 'must be a text')
+  if (value.length < min || value.length > max) throw invalid(field, `must have ${min} to ${max} characters`)
+  return value
+}
+
+/** @throws {Rejected} `http/bad-request` */
+export function objectField(field: string, value: unknown): Readonly<Record<string, unknown>> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
+  throw invalid(field, 'must be an object')
+}
+
+/** @throws {Rejected} `http/bad-request` */
+export function timeField(field: string, value: string): Date {
+  const at = new Date(value)
+  if (Number.isNaN(at.getTime())) throw invalid(field, 'must be a time, RFC 3339')
+  return at
+}
+
+/** `limit` and `cursor` of a list. @throws {Rejected} `http/bad-request` */
+export function pageOf(query: { readonly limit?: string; readonly cursor?: string }) {
+  const limit =
+    query.limit === undefined ? defaultListLimit : wholeNumber('limit', query.limit, { min: 1, max: maxListLimit })
+  if (query.cursor === undefined) return { limit }
+  if (!/^\d{1,15}$/.test(query.cursor)) throw invalid('cursor', 'was not made by this list')
+  return { limit, cursor: query.cursor }
+}
+
+/** A list as a plain array, with `X-Total-Count` and, when there is more, a `Link` to the next page. Source: RFC 8288. */
+export function replyList(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { rows, total, next }: { readonly rows: readonly unknown[]; readonly total: number; readonly next: string | null },
+): readonly unknown[] {
+  reply.header('X-Total-Count', String(total))
+  if (next !== null) {
+    const [path, query] = request.url.split('?')
+    const parameters = new URLSearchParams(query)
+    parameters.set('cursor', next)
+    reply.header('Link', `<${path}?${parameters}>; rel="next"`)
+  }
+  return rows
+}
