@@ -4,7 +4,7 @@ import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import { type ExecutionState, isEnded, type Run, rootKey } from '../../schemas/workflows/execution.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
-import { countTasks, type FlowPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
+import { countTasks, type FlowPlan, type TaskPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
 import { bindInputs } from '../../schemas/workflows/inputs.ts'
 import { loadExecution } from './execution-commands.ts'
 import { createExecution, latestFlow, pinnedFlow } from './execution-start.ts'
@@ -137,7 +137,7 @@ function fromOn(plan: FlowPlan, name: string): ReadonlySet<string> {
   return again
 }
 
-function containsTask(task: Parameters<typeof tasksOf>[0][number], name: string): boolean {
+function containsTask(task: TaskPlan, name: string): boolean {
   return [...tasksOf(Object.values(task.blocks).flat())].some((child) => child.name === name)
 }
 
