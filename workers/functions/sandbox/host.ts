@@ -44,7 +44,7 @@ const makers: { [name: string]: Maker | undefined } = {
   RangeError: (message) => new NativeRangeError(message),
 }
 /** Tells how errors of other names are made (DOMException, once it is there). */
-export let otherError: (name: string, message: string) => Error = (_, message) => new NativeError(message)
+let otherError: (name: string, message: string) => Error = (_, message) => new NativeError(message)
 export function makeErrorsWith(make: (name: string, message: string) => Error): void {
   otherError = make
 }

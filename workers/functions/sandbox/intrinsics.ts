@@ -9,20 +9,12 @@ const uncurry = bind.bind(call) as <This, Args extends unknown[], Result>(
 ) => (self: This, ...args: Args) => Result
 
 export const { parse: jsonParse, stringify: jsonStringify } = JSON
-export const { apply, construct, ownKeys } = Reflect
-export const {
-  create,
-  defineProperty,
-  freeze,
-  getOwnPropertyDescriptor,
-  getPrototypeOf,
-  setPrototypeOf,
-  keys: objectKeys,
-} = Object
+export const { apply, construct } = Reflect
+export const { create, defineProperty, freeze, getPrototypeOf, setPrototypeOf, keys: objectKeys } = Object
 export const toText = String
 export const toNumber = Number
 export const isArray = Array.isArray
-export const { floor, max: maximum, min: minimum } = Math
+export const { max: maximum, min: minimum } = Math
 export const clock = Date.now
 export const fromCharCode = String.fromCharCode
 export const NativePromise = Promise
@@ -32,21 +24,19 @@ export const NativeRangeError = RangeError
 export const NativeArrayBuffer = ArrayBuffer
 export const NativeUint8Array = Uint8Array
 export const NativeMap = Map
-export const isView = ArrayBuffer.isView
+const isView = ArrayBuffer.isView
 
 export const charCodeAt = uncurry(String.prototype.charCodeAt)
 export const indexOf = uncurry(String.prototype.indexOf) as (text: string, part: string, from?: number) => number
 export const slice = uncurry(String.prototype.slice) as (text: string, from: number, to?: number) => string
 export const split = uncurry(String.prototype.split) as unknown as (text: string, separator: string) => string[]
 export const lower = uncurry(String.prototype.toLowerCase)
-export const upper = uncurry(String.prototype.toUpperCase)
 export const toWellFormed = uncurry(String.prototype.toWellFormed)
 export const join = uncurry(Array.prototype.join) as (items: readonly unknown[], separator: string) => string
 export const push = uncurry(Array.prototype.push) as <Item>(items: Item[], item: Item) => number
 export const mapGet = uncurry(Map.prototype.get) as <K, V>(map: Map<K, V>, key: K) => V | undefined
 export const mapSet = uncurry(Map.prototype.set) as <K, V>(map: Map<K, V>, key: K, value: V) => Map<K, V>
 export const mapDelete = uncurry(Map.prototype.delete) as <K, V>(map: Map<K, V>, key: K) => boolean
-export const mapHas = uncurry(Map.prototype.has) as <K, V>(map: Map<K, V>, key: K) => boolean
 const sizeOf = Object.getOwnPropertyDescriptor(Map.prototype, 'size')!.get!
 export const mapSize = uncurry(sizeOf as (this: Map<unknown, unknown>) => number) as (map: Map<never, never>) => number
 export const mapForEach = uncurry(Map.prototype.forEach) as <K, V>(
@@ -62,7 +52,6 @@ export const subarray = uncurry(Uint8Array.prototype.subarray) as (
   from: number,
   to?: number,
 ) => Uint8Array
-export const setBytes = uncurry(Uint8Array.prototype.set) as (to: Uint8Array, from: Uint8Array, at: number) => void
 /** The class name of a typed array ('Uint8Array', …), undefined for every other value, whatever the value claims. */
 export const typedArrayName = getterOf(typedArray, Symbol.toStringTag as unknown as string) as (
   value: unknown,
@@ -73,7 +62,7 @@ const viewLength = getterOf(typedArray, 'byteLength')
 const dataViewBuffer = getterOf(DataView.prototype, 'buffer')
 const dataViewOffset = getterOf(DataView.prototype, 'byteOffset')
 const dataViewLength = getterOf(DataView.prototype, 'byteLength')
-export const bufferLength = getterOf(ArrayBuffer.prototype, 'byteLength') as (buffer: unknown) => number
+const bufferLength = getterOf(ArrayBuffer.prototype, 'byteLength') as (buffer: unknown) => number
 
 /** True for an ArrayBuffer, whatever its prototype. */
 export function isArrayBuffer(value: unknown): value is ArrayBuffer {
