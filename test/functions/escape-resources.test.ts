@@ -1,6 +1,8 @@
 import t from 'tap'
 import { withNeighbours } from './hosts-support.ts'
 
+t.setTimeout(280_000)
+
 /** What eats memory, processor, stack, timers or the log; many of these kill the process they run in. */
 const attacks: Readonly<Record<string, string>> = {
   'an array of two to the twenty-seventh, filled': 'new Array(2 ** 27).fill(0).length',
@@ -43,7 +45,7 @@ const attacks: Readonly<Record<string, string>> = {
     '(async () => { async function* all() { for (;;) yield 1 } let sum = 0; for await (const one of all()) sum += one; return sum })()',
 }
 
-t.test('a function that takes too much hurts only itself', (t) =>
+t.test('a function that takes too much hurts only itself', { timeout: 200_000 }, (t) =>
   withNeighbours(t, async ({ deploy, call, observations }) => {
     for (const [index, [name, body]] of Object.entries(attacks).entries()) {
       const statement = body.startsWith('{') ? body : `{ return ${body} }`
@@ -61,7 +63,7 @@ t.test('a function that takes too much hurts only itself', (t) =>
   }),
 )
 
-t.test('several at the same time hurt nobody else either', (t) =>
+t.test('several at the same time hurt nobody else either', { timeout: 100_000 }, (t) =>
   withNeighbours(t, async ({ deploy, call, observations }) => {
     const names = [
       'an array of two to the twenty-seventh, filled',

@@ -1,6 +1,8 @@
 import t from 'tap'
 import { withNeighbours } from './hosts-support.ts'
 
+t.setTimeout(120_000)
+
 /**
  * Attempts to get out of the sandbox. Each handler answers what it has got hold of: nothing. All run in one host process, beside
  * functions that must not notice.

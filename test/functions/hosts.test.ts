@@ -2,6 +2,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { pause, stage, type Told, until } from './hosts-support.ts'
 
+t.setTimeout(120_000)
+
 const answers: readonly (readonly [string, string, unknown, Partial<Told>])[] = [
   ['a value', 'export const handler = (data) => data', { a: [1, 'é'] }, { status: 200, value: { a: [1, 'é'] } }],
   ['a promise', 'export async function handler({ a }) { return a + 1 }', { a: 1 }, { status: 200, value: 2 }],
