@@ -433,6 +433,73 @@ t.test('URLs, forms and texts of any shape come out as Node has them', async (t)
   t.same(differing, [])
 })
 
+t.test('legacy encodings decode as Node has them, whole and in parts', async (t) => {
+  const { deploy, call } = await stage(t, { hosts: 1 })
+  await deploy(
+    'decode',
+    `export function handler({ labels, bytes, cut }) {
+       const all = Uint8Array.from(bytes)
+       return labels.map((label) => {
+         const parts = new TextDecoder(label, { ignoreBOM: true })
+         const fatal = new TextDecoder(label, { fatal: true })
+         let strict
+         try { strict = fatal.decode(all) } catch (error) { strict = error.name }
+         return [new TextDecoder(label).encoding, new TextDecoder(label).decode(all), parts.decode(all.subarray(0, cut), { stream: true }) + parts.decode(all.subarray(cut)), strict]
+       }) }`,
+  )
+  const labels =
+    'utf-8 ibm866 iso-8859-2 iso-8859-6 iso-8859-8-i iso-8859-16 koi8-r koi8-u macintosh windows-874 windows-1252 ascii x-mac-cyrillic gbk gb18030 big5 euc-jp iso-2022-jp shift_jis euc-kr utf-16be utf-16le x-user-defined'.split(
+      ' ',
+    )
+  const inputs = fc.sample(fc.uint8Array({ minLength: 2, maxLength: 300 }), { numRuns: 40, seed: 4 })
+  const bom = Uint8Array.of(0xef, 0xbb, 0xbf, 0x41, 0xff, 0xfe, 0x42, 0)
+  for (const bytes of [bom, bom.subarray(4), ...inputs]) {
+    const cut = bytes.length >> 1
+    const { value } = await call('decode', { labels, bytes: [...bytes], cut })
+    const expected = labels.map((label) => {
+      const parts = new TextDecoder(label, { ignoreBOM: true })
+      let strict: string
+      try {
+        strict = new TextDecoder(label, { fatal: true }).decode(bytes)
+      } catch (error) {
+        strict = (error as Error).name
+      }
+      const streamed = parts.decode(bytes.subarray(0, cut), { stream: true }) + parts.decode(bytes.subarray(cut))
+      return [new TextDecoder(label).encoding, new TextDecoder(label).decode(bytes), streamed, strict]
+    })
+    if (JSON.stringify(value) !== JSON.stringify(expected)) t.same(value, expected, `bytes ${bytes}`)
+  }
+  t.same((await call('decode', { labels: ['replacement'], bytes: [], cut: 0 })).code, 'threw')
+})
+
+t.test('what user code changes does not reach keys, counts or another name', async (t) => {
+  const heads: string[] = []
+  const { deploy, call } = await stage(t, {
+    hosts: 1,
+    fetch: async (_function, _name, argument) => {
+      heads.push(argument)
+      return '!{"name":"TypeError","message":"no"}'
+    },
+  })
+  await deploy(
+    'spy',
+    `export async function handler() {
+       const seen = []
+       const key = await crypto.subtle.importKey('raw', new TextEncoder().encode('topsecret'), { name: 'HMAC', hash: 'SHA-256' }, false, ['sign'])
+       Object.defineProperty(CryptoKey.prototype, 'extractable', { get: () => true })
+       const out = await crypto.subtle.exportKey('raw', key).catch((error) => error.name)
+       Object.defineProperty(Object.prototype, 'toJSON', { value: function () { if (this !== undefined && 'material' in this) seen.push('material'); return { forged: true } }, configurable: true, writable: true })
+       Array.prototype.toJSON = function () { for (const one of this) if (one && one.material) seen.push('material'); return this }
+       await crypto.subtle.sign('HMAC', key, new Uint8Array(1)).catch(() => {})
+       await fetch('http://h/').catch(() => {})
+       delete Object.prototype.toJSON
+       delete Array.prototype.toJSON
+       return [out, seen] }`,
+  )
+  t.same((await call('spy')).value, ['InvalidAccessError', []])
+  t.match(JSON.parse(heads[0]!.split('\n')[0]!), { url: 'http://h/', invocationId: /^call-/ })
+})
+
 t.test('the sandbox stays small', async (t) => {
   const source = await sandboxSource()
   t.ok(source.length < 60_000, `${source.length} characters`)

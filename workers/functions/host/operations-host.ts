@@ -41,11 +41,14 @@ const FORWARDED: ReadonlySet<string> = new Set<ForwardedOperation>([
   'kv-list',
 ])
 const MAX_PENDING = 512
+/** They run on the few threads that all isolates of the process share. */
+const MAX_SUBTLE = 2
 const MAX_TIMER_MS = 2_147_483_647
 
 /** The host side of one isolate's operations. */
 export function hostOperations(options: OperationsOptions): HostOperations {
   const sync = new Map(Object.entries(syncOperations(logSink(options.onLog, options.logLimits ?? LOG_LIMITS))))
+  const turn = turns(MAX_SUBTLE)
   let timer: NodeJS.Timeout | undefined
   let pending = 0
   let closed = false
@@ -66,7 +69,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
 
   async function run(id: number, name: string, argument: string): Promise<void> {
     pending++
-    const result = await answer(name, argument, options).catch(refusal)
+    const result = await answer(name, argument, options, turn).catch(refusal)
     pending--
     if (!closed) options.settle(id, result)
   }
@@ -97,11 +100,30 @@ export function hostOperations(options: OperationsOptions): HostOperations {
   }
 }
 
+type Turn = <Value>(work: () => Promise<Value>) => Promise<Value>
+
+/** Lets so many run at once, the others in the order they came. */
+function turns(most: number): Turn {
+  const waiting: (() => void)[] = []
+  let running = 0
+  return async (work) => {
+    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve))
+    else running++
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next === undefined) running--
+      else next()
+    }
+  }
+}
+
 const unknownOperation = () => new OperationError('TypeError', 'No such operation')
 
-async function answer(name: string, argument: string, { forward }: OperationsOptions): Promise<string> {
+async function answer(name: string, argument: string, { forward }: OperationsOptions, turn: Turn): Promise<string> {
   if (FORWARDED.has(name)) return await forward(name as ForwardedOperation, argument)
   if (name !== 'subtle') throw unknownOperation()
-  const { head, rest } = await subtleOperation(argument)
+  const { head, rest } = await turn(() => subtleOperation(argument))
   return `=${pack(head, rest)}`
 }

@@ -18,6 +18,13 @@ interface Answer {
   readonly rest: string
 }
 
+interface Asked {
+  readonly method: string
+  readonly algorithm: unknown
+  readonly key: GuestKey | null
+  readonly extra: unknown
+}
+
 const MAX_BYTES = 16_777_216
 const MAX_RSA_BITS = 4096
 const MAX_PBKDF2_ITERATIONS = 1_000_000
@@ -25,9 +32,9 @@ const MAX_PBKDF2_ITERATIONS = 1_000_000
 /** One `crypto.subtle` call for a guest, done by Node's. @throws {OperationError} under the DOMException name of the failure */
 export async function subtleOperation(argument: string): Promise<Answer> {
   if (argument.length > MAX_BYTES) throw new OperationError('QuotaExceededError', 'Too much data for one operation')
-  const { head, rest } = unpack<[string, unknown, GuestKey | null, unknown]>(argument)
-  const [method, rawAlgorithm, key, extra] = head
-  const algorithm = revive(rawAlgorithm) as webcrypto.Algorithm
+  const { head, rest } = unpack<Asked>(argument)
+  const { method, key, extra } = head
+  const algorithm = revive(head.algorithm) as webcrypto.Algorithm
   bounded(algorithm)
   const data = Buffer.from(rest, 'latin1')
   try {

@@ -1,7 +1,7 @@
 import { fromBase64, toBase64 } from './body.ts'
 import { DOMException } from './dom-exception.ts'
 import { ask, request } from './host.ts'
-import { bytesOf, typedArrayName } from './intrinsics.ts'
+import { bytesOf, setPrototypeOf, typedArrayName } from './intrinsics.ts'
 import { SYNC_DIGEST_BYTES } from './operations.ts'
 import { fromLatin1, latin1, pack, unpack } from './wire.ts'
 
@@ -18,6 +18,7 @@ interface KeyData {
 let allowed = false
 let makeKey: (data: KeyData, extractable: boolean) => CryptoKey
 let keyData: (key: unknown) => KeyData
+let isExtractable: (key: CryptoKey) => boolean
 
 /** The material stays in a private field: user code sees it only through exportKey, when the key is extractable. */
 export class CryptoKey {
@@ -26,8 +27,10 @@ export class CryptoKey {
   static {
     makeKey = (data, extractable) => {
       allowed = true
-      return new CryptoKey(data, extractable)
+      // Without a prototype no toJSON of the user's is asked, which would see the material.
+      return new CryptoKey(setPrototypeOf(data, null) as KeyData, extractable)
     }
+    isExtractable = (key) => key.#extractable
     keyData = (key) => {
       if (typeof key !== 'object' || key === null || !(#data in key)) throw new TypeError('The key must be a CryptoKey')
       return key.#data
@@ -94,7 +97,7 @@ async function operation(
   extra: unknown,
   data = '',
 ): Promise<{ head: unknown; rest: string }> {
-  return unpack(await request('subtle', pack([method, algorithm, key, extra], data)))
+  return unpack(await request('subtle', pack({ __proto__: null, method, algorithm, key, extra }, data)))
 }
 
 const buffer = (text: string): ArrayBuffer => fromLatin1(text).buffer
@@ -136,7 +139,9 @@ export class SubtleCrypto {
   }
   async generateKey(algorithm: unknown, extractable: unknown, usages: Iterable<string>): Promise<unknown> {
     const made = await operation('generateKey', algorithmOf(algorithm), null, [...usages])
-    const [first, second] = made.head as [KeyData, KeyData?]
+    const keys = made.head as [KeyData, KeyData?]
+    const first = keys[0]
+    const second = keys[1]
     if (second === undefined) return makeKey(first, Boolean(extractable))
     return { publicKey: makeKey(first, true), privateKey: makeKey(second, Boolean(extractable)) }
   }
@@ -150,12 +155,11 @@ export class SubtleCrypto {
     const jwk = format === 'jwk' ? data : null
     const bytes = format === 'jwk' ? '' : latin1(need(data))
     const made = await operation('importKey', algorithmOf(algorithm), null, [String(format), [...usages], jwk], bytes)
-    const [key] = made.head as [KeyData]
-    return makeKey(key, Boolean(extractable))
+    return makeKey((made.head as [KeyData])[0], Boolean(extractable))
   }
   async exportKey(format: unknown, key: unknown): Promise<unknown> {
     const data = keyData(key)
-    if (!(key as CryptoKey).extractable) throw new DOMException('The key is not extractable', 'InvalidAccessError')
+    if (!isExtractable(key as CryptoKey)) throw new DOMException('The key is not extractable', 'InvalidAccessError')
     const { head, rest } = await operation('exportKey', null, data, String(format))
     if (format !== 'jwk') return buffer(rest)
     return { ...(head as object), ext: true, key_ops: [...data.usages] }

@@ -10,7 +10,9 @@ export async function fetch(input: unknown, init?: object): Promise<Response> {
   const { signal } = request
   signal.throwIfAborted()
   const bytes = bodyBytes(request)
-  const head: FetchHead = {
+  // Without a prototype no toJSON of the user's can write the head, which names the call that it is counted for.
+  const head: FetchHead & { __proto__: null } = {
+    __proto__: null,
     url: request.url,
     method: request.method,
     headers: headerPairs(request.headers),

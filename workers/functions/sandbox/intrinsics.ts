@@ -64,9 +64,9 @@ const dataViewOffset = getterOf(DataView.prototype, 'byteOffset')
 const dataViewLength = getterOf(DataView.prototype, 'byteLength')
 const bufferLength = getterOf(ArrayBuffer.prototype, 'byteLength') as (buffer: unknown) => number
 
-/** True for an ArrayBuffer, whatever its prototype. */
+/** True for an ArrayBuffer. Its prototype is asked first, since a getter that throws costs microseconds. */
 export function isArrayBuffer(value: unknown): value is ArrayBuffer {
-  if (typeof value !== 'object' || value === null) return false
+  if (!(value instanceof NativeArrayBuffer)) return false
   try {
     bufferLength(value)
     return true

@@ -37,7 +37,7 @@ export interface SyncOperations {
 export interface AsyncOperations {
   /** Packet, head `FetchHead`, rest the body's bytes; answer: packet, head `FetchAnswer`, rest the body's bytes. */
   readonly fetch: string
-  /** Packet, head `[method, algorithm, key | null, extra]`; answer: a packet that depends on the method. */
+  /** Packet, head `{method, algorithm, key | null, extra}`; answer: a packet that depends on the method. */
   readonly subtle: string
   /** Argument JSON `[key]`; answer head: the JSON value or null. */
   readonly 'kv-get': string
