@@ -36,8 +36,9 @@ export interface Workerd {
 
 /** One process that serves each handler on a port of its own, as JSON in and JSON out. Resolves when the first one answers. */
 export async function startWorkerd(binary: string, folder: string, handlers: readonly string[]): Promise<Workerd> {
-  const ports: number[] = []
-  for (const _ of handlers) ports.push(await freePort())
+  const free = new Set<number>()
+  while (free.size < handlers.length) free.add(await freePort())
+  const ports = [...free]
   const services = handlers.map((handler, n) => {
     const code = `const handler = ${handler}
 export default { async fetch(request) { return Response.json(await handler(await request.json())) } }`
