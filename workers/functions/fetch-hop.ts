@@ -1,4 +1,4 @@
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from 'node:https'
 import { isIP, type LookupFunction, type Socket } from 'node:net'
 import { promisify } from 'node:util'
@@ -137,6 +137,12 @@ async function exchange(
     setDefaultHeaders: false,
     signal,
   } as RequestOptions)
+  const response = responseTo(request, (address) => policy.allows(host, address))
+  request.end(body ?? undefined)
+  return await answerOf(await response, method, limits)
+}
+
+function responseTo(request: ClientRequest, allows: (address: string) => boolean): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
   request.once('response', resolve)
   request.on('error', (error) => reject(request.reusedSocket && isReset(error) ? new StaleConnection() : error))
@@ -147,14 +153,12 @@ async function exchange(
   // What was checked is what was connected to; a bug elsewhere must not make that untrue.
   request.once('socket', (socket) => {
     const check = () => {
-      if (!policy.allows(host, socket.remoteAddress ?? ''))
-        request.destroy(new FetchRefused('The connection is not allowed'))
+      if (!allows(socket.remoteAddress ?? '')) request.destroy(new FetchRefused('The connection is not allowed'))
     }
     if (socket.connecting) socket.once('connect', check)
     else check()
   })
-  request.end(body ?? undefined)
-  return await answerOf(await promise, method, limits)
+  return promise
 }
 
 const isReset = (error: Error): boolean => ['ECONNRESET', 'EPIPE'].includes((error as NodeJS.ErrnoException).code ?? '')

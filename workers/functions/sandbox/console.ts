@@ -1,4 +1,5 @@
-import { format, inspect } from './inspect.ts'
+import { format } from './format.ts'
+import { inspect } from './inspect.ts'
 import { clock } from './intrinsics.ts'
 import { type LogLevel, report, writeLog } from './log.ts'
 

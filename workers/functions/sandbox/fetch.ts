@@ -1,6 +1,7 @@
 import { headerPairs } from './headers.ts'
 import { request as askHost, currentInvocation } from './host.ts'
-import { bodyBytes, Request, type Response, receivedResponse } from './http.ts'
+import { Request, type Response, receivedResponse } from './http.ts'
+import { bodyBytes } from './http-body.ts'
 import type { FetchAnswer, FetchHead } from './operations.ts'
 import { fromLatin1, latin1, pack, unpack } from './wire.ts'
 
