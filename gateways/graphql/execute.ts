@@ -136,7 +136,7 @@ function bodyOf(results: readonly Field[], end: string): Buffer {
 const jsonNull = Buffer.from('null')
 
 /** The variables, coerced by the schema. */
-function scopeOf({
+export function scopeOf({
   state,
   document,
   node,
