@@ -111,7 +111,8 @@ class Loop {
       while (!this.#stop.now.aborted && this.#failure === null) {
         this.#wake = Promise.withResolvers()
         const free = this.#concurrency - this.#inFlight.size - this.#asked
-        if (free > 0) this.#fetch(consumer, free)
+        // While a request is open its answer brings the next: many small ones cost more than they gain.
+        if (free > 0 && (this.#asked === 0 || free >= this.#concurrency / 2)) this.#fetch(consumer, free)
         await this.#wake.promise
       }
     } finally {

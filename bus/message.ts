@@ -163,7 +163,8 @@ export interface HeaderReader {
 }
 
 export const messageIdHeader = 'Nats-Msg-Id'
-const factsHeader = 'Busbar-Facts'
+/** Types and versions of a message's facts, separated by commas. */
+export const factsHeader = 'Busbar-Facts'
 const textHeaders = {
   actor: 'Busbar-Actor',
   causation: 'Busbar-Causation',

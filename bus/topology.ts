@@ -24,7 +24,11 @@ export interface TopologyOptions {
 }
 
 /** A stream as we want it; what is left out is the server's to choose. */
-export type StreamSpec = Partial<StreamConfig> & Pick<StreamConfig, 'name' | 'subjects'>
+export type StreamSpec = Partial<StreamConfig> &
+  Pick<StreamConfig, 'name' | 'subjects'> & {
+    /** `async`: acknowledged before the disk has it, whatever the server's `sync_interval`. Chosen when a stream is made, for ever. */
+    readonly persist_mode?: 'async'
+  }
 
 /** The bus cannot be what the platform needs; the text says why, and nothing was changed. */
 export class TopologyRefused extends Error {
@@ -56,6 +60,11 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
   const { changeStream = 'cdc-stream', changeAgeMs = 7 * day, changeBytes = -1 } = options
   const log = (name: string, subjects: string[], maxAgeMs: number, maxBytes = -1) =>
     stream(options, { name, subjects, max_age: nanos(maxAgeMs), max_bytes: maxBytes, discard: DiscardPolicy.Old })
+  // What is told beside the facts: a power cut may take the last moment of it.
+  const told = (name: string, subjects: string[], maxBytes = -1): StreamSpec => ({
+    ...log(name, subjects, 7 * day, maxBytes),
+    ...((options.replicas ?? 1) === 1 && { persist_mode: 'async' }),
+  })
   const facts = (name: string, subjects: string[]) =>
     stream(options, { name, subjects, compression: StoreCompression.S2, deny_delete: true, allow_atomic: true })
   return [
@@ -93,8 +102,8 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
       max_msg_size: maxOutcomeBytes,
     }),
     log(changeStream, ['cdc.>'], changeAgeMs, changeBytes),
-    log('LOGS', ['log.>'], 7 * day, 4 * 1024 ** 3),
-    log('METRICS', ['metric.>'], 7 * day),
+    told('LOGS', ['log.>'], 4 * 1024 ** 3),
+    told('METRICS', ['metric.>']),
     stream(options, {
       name: 'TIMERS',
       subjects: ['timer.>', 'due.>'],
@@ -197,8 +206,9 @@ export function differences(spec: StreamSpec, actual: Partial<StreamConfig>): re
     .map(([key]) => key)
 }
 
-async function reconcile(manager: JetStreamManager, spec: StreamSpec): Promise<StreamOutcome> {
-  const before = await find(manager, spec.name)
+async function reconcile(manager: JetStreamManager, declared: StreamSpec): Promise<StreamOutcome> {
+  const before = await find(manager, declared.name)
+  const spec = before === null ? declared : asMade(declared, before)
   const changed = before === null ? [] : differences(spec, before)
   if (before !== null && changed.length === 0) return { name: spec.name, outcome: 'unchanged', changed }
   const config = await put(manager, spec, before, changed)
@@ -209,6 +219,12 @@ async function reconcile(manager: JetStreamManager, spec: StreamSpec): Promise<S
     )
   }
   return { name: spec.name, outcome: before === null ? 'created' : 'updated', changed }
+}
+
+/** What cannot be changed stays as the stream was made. */
+function asMade({ persist_mode: _, ...spec }: StreamSpec, before: StreamConfig): StreamSpec {
+  const { persist_mode } = before as StreamSpec
+  return persist_mode === undefined ? spec : { ...spec, persist_mode }
 }
 
 async function find(manager: JetStreamManager, name: string): Promise<StreamConfig | null> {

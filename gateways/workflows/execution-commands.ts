@@ -44,7 +44,7 @@ export async function decideExecution(bus: Bus, { executionId, actor, decide: as
 }
 
 /** Has the engine look at an execution. @throws {BusUnavailable} */
-export async function nudge(bus: Bus, executionId: string, id: string = newId()): Promise<void> {
+async function nudge(bus: Bus, executionId: string, id: string = newId()): Promise<void> {
   const body = JSON.stringify({ type: 'nudge' })
   await publish(bus, { subject: executionSubject(executionId), body, headers: { 'Nats-Msg-Id': id } })
 }

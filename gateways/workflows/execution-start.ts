@@ -7,13 +7,13 @@ import { type ExecutionState, execution } from '../../schemas/workflows/executio
 import { ExecutionCreated, type ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import { flow, flowEvents, requireFlow } from '../../schemas/workflows/flow.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
-import { executionPlace, nudge } from './execution-commands.ts'
+import { executionPlace } from './execution-commands.ts'
 import type { WorkflowService } from './service.ts'
 
 type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>['data']
 
 /**
- * Creates an execution and has it begun; the one that is there already when the id is taken.
+ * Creates an execution, which begins with the event that says so; the one that is there already when the id is taken.
  * @throws {BusUnavailable}
  */
 export async function createExecution(service: WorkflowService, created: Created): Promise<ExecutionState> {
@@ -25,7 +25,6 @@ export async function createExecution(service: WorkflowService, created: Created
     actor,
     decide: ({ stage }) => (stage === 'absent' ? [ExecutionCreated.of(created)] : []),
   })
-  await nudge(service.bus, executionId, `${executionId}/begin`)
   await service.readable('EVT_EXECUTIONS', decided.sequence)
   return decided.state
 }

@@ -3,12 +3,12 @@ import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { load } from '../../bus/load.ts'
-import { messageIdHeader, newId } from '../../bus/message.ts'
+import { factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken } from '../../bus/subject.ts'
 import { type ExecutionState, execution } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
-import type { Value } from '../../schemas/workflows/execution-facts.ts'
+import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { type ActorContext, claim, ExecutionActor } from './execution-actor.ts'
 import { FlowPlans } from './flow-plans.ts'
@@ -56,6 +56,8 @@ export interface WorkflowEngine {
 
 /** A larger output lies in the object store. */
 const maxInlineValueBytes = 16 * 1024
+/** Executions that have begun and hang on the event that created them, over all workers. */
+const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
 const maxInline = 1
 
@@ -110,6 +112,13 @@ class Engine implements WorkflowEngine {
     const run = (consumer: string, more: Omit<Parameters<typeof consume>[1], 'consumer' | 'onObservation'>) => {
       this.#consumers.push(consume(this.#bus, { consumer, onObservation, ...more }, signal))
     }
+    // An execution begins with the event that created it: there is nothing else to be stored, and nothing that could be lost.
+    run('workers-workflows-executions', {
+      stream: 'EVT_EXECUTIONS',
+      concurrency,
+      maxAckPending: maxBegun,
+      handle: (delivery) => this.#takeEvent(delivery),
+    })
     run('workers-workflows-commands', {
       stream: 'COMMANDS',
       concurrency,
@@ -143,6 +152,12 @@ class Engine implements WorkflowEngine {
     for (const actor of this.#actors.values()) actor.stop()
     this.#running.stopAll()
     await this.#logs.flush()
+  }
+
+  async #takeEvent({ subject, headers, deliveryCount }: Delivery): Promise<void> {
+    if (!headers.get(factsHeader).includes(ExecutionCreated.type)) return
+    const executionId = unescapeToken(subject.split('.').at(-1)!)
+    await this.#hand(executionId, { type: 'nudge' }, headers.get(messageIdHeader), deliveryCount > 1)
   }
 
   async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {

@@ -6,10 +6,9 @@ import { Rejected } from '../../schemas/failure.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
 import { type CreateExecution, createdExecution } from '../../schemas/workflows/execution-create.ts'
 import { flow, requireFlow } from '../../schemas/workflows/flow.ts'
-import { sendCommand } from './follow-ups.ts'
 
 /**
- * Creates an execution of a flow as it is now and has it begun. With an id that is taken nothing is created: whoever asks again under
+ * Creates an execution of a flow as it is now; the event that says so begins it. With an id that is taken nothing is created: whoever asks again under
  * the id that belongs to a cause gets the execution that is there.
  *
  * @throws {Rejected} `workflows/flow-not-found`, `workflows/flow-disabled`, `workflows/invalid-input`; {BusUnavailable}
@@ -29,5 +28,4 @@ export async function startExecution(bus: Bus, flowId: string, asked: CreateExec
     actor: asked.actor,
     decide: ({ stage }) => (stage === 'absent' ? [created] : []),
   })
-  await sendCommand(bus, asked.executionId, { type: 'nudge' }, `${asked.executionId}/begin`)
 }
