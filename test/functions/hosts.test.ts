@@ -190,7 +190,7 @@ t.test('more calls of a function than may run are refused, and another function 
   t.match(await call('f'), { value: 1 })
 })
 
-t.test('a host that is killed takes only calls with it that had done something outside', async (t) => {
+t.test('a host that is killed takes only calls with it of which nobody knows what they did outside', async (t) => {
   const { deploy, call, hosts, puts, observations } = await stage(t, { hosts: 1 })
   await deploy('pure', 'export const handler = async (n) => { await new Promise((r) => setTimeout(r, 5)); return n }')
   await deploy(
@@ -201,18 +201,46 @@ t.test('a host that is killed takes only calls with it that had done something o
   await call('pure')
   const [victim = 0] = hosts.stats().pids
   const put = call('put', 1)
-  await until('the put', () => puts.length === 1)
+  const other = call('put', 3)
+  await until('the puts', () => puts.length === 2)
   const load = Array.from({ length: 200 }, (_, n) => call('pure', n))
   process.kill(victim, 'SIGKILL')
   t.match(await put, { code: 'host-died', started: true })
+  t.match(await other, { code: 'host-died', started: true })
   t.same(
     (await Promise.all(load)).map(({ value }) => value),
     Array.from({ length: 200 }, (_, n) => n),
   )
-  t.same(puts, ['p1'])
-  t.match(observations, [{ type: 'host-ended', functionId: null, failed: 1 }])
+  t.same(puts, ['p1', 'p3'])
+  t.match(observations, [{ type: 'host-ended', functionId: null, failed: 2 }])
   t.match(await call('put', 2), { value: 2 }, 'and it may run again')
   t.equal(hosts.stats().deaths, 1)
+})
+
+t.test('a call that runs again does nothing twice outside, and nothing else than before', async (t) => {
+  const { deploy, call, hosts, puts } = await stage(t, { hosts: 1 })
+  await deploy(
+    'same',
+    `export async function handler(n, { kv }) {
+    const before = (await kv.get("n")) ?? 0; await kv.put("n", before + 1)
+    await new Promise((r) => setTimeout(r, 600)); await kv.put("end", 1); return [before, await kv.get("n")] }`,
+  )
+  await deploy(
+    'other',
+    `export async function handler(n, { kv }) {
+    await kv.put("at-" + Math.random(), 1); await new Promise((r) => setTimeout(r, 600)); return 1 }`,
+  )
+  const same = call('same')
+  const other = call('other')
+  await until('both puts', () => puts.length === 2)
+  process.kill(hosts.stats().pids[0]!, 'SIGKILL')
+  t.match(await other, { code: 'host-died', started: true })
+  t.match(await same, { value: [0, 1] })
+  t.same(
+    puts.filter((key) => !key.startsWith('at-')),
+    ['n', 'end'],
+  )
+  t.equal(puts.length, 3)
 })
 
 t.test('hosts that are killed again and again lose no call', async (t) => {

@@ -1,6 +1,7 @@
 import { programKey } from './host/call.ts'
 import type { HostCall, HostFault, HostReply } from './host-call.ts'
 import type { HostProcess } from './host-process.ts'
+import { Journal } from './journal.ts'
 
 /** A call that is not answered yet. */
 export interface Job {
@@ -17,8 +18,9 @@ export interface Job {
   host: HostProcess | null
   /** Host processes that ended with it in them. */
   deaths: number
-  /** Something of it has left the host: it may not run again. */
+  /** Something of it may have left the host that its journal does not have: it may not run again. */
   effects: boolean
+  readonly journal: Journal
   readonly answer: (reply: HostReply) => void
 }
 
@@ -36,6 +38,7 @@ export function newJob(id: number, call: HostCall, answer: (reply: HostReply) =>
     host: null,
     deaths: 0,
     effects: false,
+    journal: new Journal(),
     answer,
   }
 }

@@ -7,7 +7,7 @@ import { type HostExit, HostProcess } from './host-process.ts'
 import { faultOf, type Job, newJob } from './job.ts'
 import { Quarantine } from './quarantine.ts'
 import { mapStack } from './stack.ts'
-import type { PerformOperation } from './supervisor-operations.ts'
+import { type PerformOperation, refused } from './supervisor-operations.ts'
 
 export interface PoolOptions {
   /** Host processes that functions share. */
@@ -20,6 +20,12 @@ export interface PoolOptions {
   readonly perform: PerformOperation
   readonly onLog: (line: FunctionLogLine) => void
   readonly onObservation: (observation: HostObservation) => void
+}
+
+interface OpenOperation {
+  readonly stopping: AbortController
+  /** Whose journal waits for the answer, whatever becomes of the host; null when there is none. */
+  readonly job: Job | null
 }
 
 const maxDeaths = 3
@@ -51,7 +57,7 @@ export class FunctionPool {
   readonly #credit = new Map<string, number>()
   readonly #convicts = new Convicts()
   readonly #quarantine: Quarantine
-  readonly #operations = new Map<HostProcess, Map<number, AbortController>>()
+  readonly #operations = new Map<HostProcess, Map<number, OpenOperation>>()
   readonly #shedAt = new Map<HostProcess, number>()
   /** Functions whose isolate must not have another host's process as its end. */
   readonly #doomedBy = new Map<HostProcess, string>()
@@ -159,7 +165,7 @@ export class FunctionPool {
     if (kind === fromHost.reply || kind === fromHost.fault) this.#answered(host, kind, id, head, body)
     else if (kind === fromHost.needProgram) void this.#program(host, id, head)
     else if (kind === fromHost.operation) void this.#operate(host, id, JSON.parse(head), body.toString('utf8'))
-    else if (kind === fromHost.cancel) this.#operations.get(host)?.get(id)?.abort()
+    else if (kind === fromHost.cancel) this.#operations.get(host)?.get(id)?.stopping.abort()
     else if (kind === fromHost.logs) this.#logs(JSON.parse(body.toString('utf8')))
     else if (kind === fromHost.strike || kind === fromHost.doomed) {
       const { fn, rev, reason } = JSON.parse(head) as { fn: string; rev: number; reason: StrikeReason }
@@ -215,17 +221,30 @@ export class FunctionPool {
     }
   }
 
-  async #operate(host: HostProcess, id: number, { fn, name }: OperationHead, argument: string): Promise<void> {
+  async #operate(host: HostProcess, id: number, { fn, rev, name }: OperationHead, argument: string): Promise<void> {
     const open = this.#operations.get(host)
     if (open === undefined) return
-    if (!harmless.has(name)) {
-      for (const job of this.#jobs.values()) if (job.host === host && job.call.functionId === fn) job.effects = true
-    }
+    const jobs = [...this.#jobs.values()].filter(({ host: at, call }) => {
+      return at === host && call.functionId === fn && call.revision === rev
+    })
     const stopping = new AbortController()
-    open.set(id, stopping)
-    const answer = await this.#options.perform(fn, name, argument, stopping.signal)
+    const perform = () => this.#options.perform(fn, name, argument, stopping.signal)
+    // With more calls of it under way, nobody can tell whose operation it is.
+    const [job] = jobs.length === 1 ? jobs : []
+    let answer = job === undefined || job.effects ? undefined : job.journal.next(name, argument, perform)
+    open.set(id, { stopping, job: answer === undefined ? null : (job ?? null) })
+    if (answer === undefined) {
+      if (job !== undefined && !job.effects && !job.journal.atEnd) {
+        this.#fault(job, 'host-died', true, lostText)
+        answer = Promise.resolve(refused('Error', 'The call is over'))
+      } else {
+        if (!harmless.has(name)) for (const each of jobs) each.effects = true
+        answer = perform()
+      }
+    }
+    const told = await answer
     open.delete(id)
-    host.send(toHost.answer, id, '', answer)
+    host.send(toHost.answer, id, '', told)
   }
 
   #logs(entries: readonly LogEntry[]): void {
@@ -260,7 +279,9 @@ export class FunctionPool {
 
   #exited(host: HostProcess, exit: HostExit): void {
     this.#all.delete(host)
-    for (const operation of this.#operations.get(host)?.values() ?? []) operation.abort()
+    for (const { stopping, job } of this.#operations.get(host)?.values() ?? []) {
+      if (job === null || job.effects) stopping.abort()
+    }
     this.#operations.delete(host)
     const here = [...this.#jobs.values()].filter((job) => job.host === host)
     if (this.#stopped) {
@@ -283,6 +304,7 @@ export class FunctionPool {
     let failed = 0
     for (const job of here) {
       job.host = null
+      job.journal.rewind()
       job.deaths += 1
       const suspect = suspects.includes(job)
       if (suspect && guilty !== null) this.#fault(job, 'memory', true, memoryText)
