@@ -75,7 +75,8 @@ export async function postOperation(
   }
 }
 
-const streamsOnly = {
+/** To those who ask for a subscription and for one answer. */
+export const streamsOnly = {
   message: 'Subscriptions are streams: accept text/event-stream, or connect by WebSocket',
   extensions: { code: 'http/bad-request' },
 }

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
+import { type ChangeHubObservation, type ChangeHubOptions, createChangeHub } from '../data/changes-hub.ts'
 import type { ExposedSchemas } from '../data/postgres-introspect.ts'
 import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
 import { defaultReadLimits } from '../data/read-limits.ts'
@@ -7,16 +8,17 @@ import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { type DocumentLimits, defaultDocumentLimits } from './document.ts'
-import { type GraphqlService, isPlainOperation, postOperation } from './handler.ts'
+import type { GraphqlService } from './handler.ts'
 import type { NamingStyle } from './naming.ts'
 import { defaultPersisted, type PersistedOptions, PersistedQueries } from './persisted.ts'
 import { type SchemaObservation, SchemaWatch } from './schema-watch.ts'
-import { yogaRoutes } from './yoga.ts'
+import { type GraphqlRouteOptions, graphqlRoutes } from './subscription-routes.ts'
 
 export type GraphqlObservation =
   | DatabaseObservation
   | CatalogObservation
   | SchemaObservation
+  | ChangeHubObservation
   | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
 
 export interface GraphqlGatewayOptions {
@@ -42,8 +44,14 @@ export interface GraphqlGatewayOptions {
   readonly roleSchemas?: boolean
   /** Whether writes put their command into the write-ahead log, where change capture finds it. */
   readonly emitCommands: boolean
+  /** Absent: the bus is off, and subscriptions are refused with what mends it. */
+  readonly changes?: GraphqlChangesOptions
   readonly onObservation: (observation: GraphqlObservation) => void
 }
+
+/** Of subscriptions and of the connections they come through. */
+export type GraphqlChangesOptions = Omit<ChangeHubOptions, 'onObservation'> &
+  Pick<GraphqlRouteOptions, 'heartbeatMs' | 'recheckMs' | 'maxSockets' | 'maxOperations' | 'initTimeoutMs'>
 
 export interface GraphqlGateway {
   readonly url: string
@@ -91,7 +99,8 @@ async function listen(
     watch: new SchemaWatch({
       catalog,
       naming: options.naming,
-      changes: false,
+      // Also with the bus off: a client is told then what mends it.
+      changes: true,
       limits: { ...defaultReadLimits, defaultPageSize, maxPageSize },
       documentLimits: { ...defaultDocumentLimits, ...options.documentLimits },
       ...(options.maxCost === undefined ? {} : { maxCost: options.maxCost }),
@@ -111,10 +120,9 @@ async function listen(
     await database.ping()
     return { status: 'ready' }
   })
-  const other = yogaRoutes(app, service)
-  app.post('/graphql', (request, reply) => {
-    return isPlainOperation(request) ? postOperation(service, request, reply) : other(request, reply)
-  })
+  const { changes, onObservation } = options
+  const hub = changes === undefined ? null : await createChangeHub({ ...changes, onObservation })
+  await graphqlRoutes(app, service, { ...changes, hub, catalog, corsOrigins, maxBodyBytes })
   refuseOthers()
   const stop = async () => {
     await app.close()

@@ -1,13 +1,12 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ExecutionResult, GraphQLError, OperationTypeNode } from 'graphql'
 import { createYoga, type Plugin } from 'graphql-yoga'
 import { Rejected } from '../../schemas/failure.ts'
 import { isJsonText } from '../data/filter-value.ts'
 import type { Principal } from '../http/auth.ts'
-import { playgroundAssets, replyPlayground } from '../http/playground.ts'
 import { fieldError } from './errors.ts'
 import { executeToBytes, readOperation } from './execute.ts'
-import { contextOf, type GraphqlService, isBatch, openRequest } from './handler.ts'
+import { contextOf, type GraphqlService, isBatch, openRequest, streamsOnly } from './handler.ts'
 import { readParameters, refuseMember } from './request.ts'
 import type { SchemaState } from './schema-state.ts'
 
@@ -27,11 +26,10 @@ const longestHeader = 1000
 const maxBatch = 10
 
 /**
- * Everything of GraphQL over HTTP beside `handler.ts`: queries by GET, other media types, batches, and the playground for browsers. The
- * documents, their limits and their execution are the same.
+ * Everything of GraphQL over HTTP beside `handler.ts` and streams: queries by GET, other media types, batches. The documents, their
+ * limits and their execution are the same.
  */
-export function yogaRoutes(
-  app: FastifyInstance,
+export function yogaHandler(
   service: GraphqlService,
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
   const yoga = createYoga<ServerContext>({
@@ -72,12 +70,6 @@ export function yogaRoutes(
       if (!framing.has(name.toLowerCase()) && value.length < longestHeader) reply.header(name, value)
     return reply.send(Buffer.from(await response.arrayBuffer()))
   }
-  playgroundAssets(app)
-  app.get('/', (_request, reply) => reply.redirect('/graphql'))
-  app.get('/graphql', (request, reply) => {
-    const browser = request.headers.accept?.includes('text/html')
-    return browser ? replyPlayground(reply, { endpoint: '/graphql' }) : handle(request, reply)
-  })
   return handle
 }
 
@@ -159,7 +151,7 @@ async function execute(
     )
     if ('errors' in operation) return { errors: operation.errors }
     if (operation.node.operation === OperationTypeNode.SUBSCRIPTION)
-      return { errors: [new GraphQLError('Subscriptions are not served here')] }
+      return { errors: [new GraphQLError(streamsOnly.message, { extensions: { ...streamsOnly.extensions } })] }
     const keyed = request.headers['idempotency-key'] !== undefined
     if (keyed && operation.node.operation === OperationTypeNode.MUTATION && isBatch(request)) throw keyOfBatch()
     const context = contextOf(service, principal, request)

@@ -1,0 +1,128 @@
+import { LRUCache } from 'lru-cache'
+import { Rejected, Unavailable } from '../../schemas/failure.ts'
+import { tableKey } from '../data/catalog.ts'
+import type { Change } from '../data/changes-event.ts'
+import { ChangeGuard } from '../data/changes-guard.ts'
+import type { ChangeHub } from '../data/changes-hub.ts'
+import { isStale } from '../data/stale.ts'
+import type { Principal } from '../http/auth.ts'
+import { type Operation, readOperation } from './execute.ts'
+import type { GraphqlService } from './handler.ts'
+import type { SchemaState } from './schema-state.ts'
+import { writeEvent } from './subscription-event.ts'
+import {
+  LiveSubscription,
+  type Opening,
+  type SubscriptionSource,
+  type SubscriptionTarget,
+} from './subscription-live.ts'
+import { planSubscription, prepareSubscription, RequestErrors, type SubscriptionPlan } from './subscription-plan.ts'
+
+export interface SubscriptionsOptions {
+  readonly service: GraphqlService
+  /** Null: the bus is off. */
+  readonly hub: ChangeHub | null
+  readonly catalog: ConstructorParameters<typeof ChangeGuard>[0]['catalog']
+  /** How often the rights of open streams are looked at again. Default 10,000. */
+  readonly recheckMs?: number
+}
+
+/** Different selections whose events are kept while they are on their way. */
+const maxSelections = 1_000
+
+/** The subscriptions of a gateway, all on the one consumer of its hub. */
+export class Subscriptions implements SubscriptionSource {
+  readonly hub: ChangeHub | null
+  readonly guard: ChangeGuard
+  readonly #service: GraphqlService
+  readonly #payloads = new LRUCache<string, WeakMap<Change, string>>({ max: maxSelections })
+
+  constructor({ service, hub, catalog, recheckMs = 10_000 }: SubscriptionsOptions) {
+    this.hub = hub
+    this.#service = service
+    this.guard = new ChangeGuard({ catalog, database: service.database, recheckMs })
+  }
+
+  /**
+   * Everything that can refuse a subscription, before anything of it is sent.
+   * @throws {RequestErrors | Rejected | Unavailable}
+   */
+  async open(operation: Operation, principal: Principal): Promise<Opening> {
+    try {
+      return await this.#open(operation, principal)
+    } catch (error) {
+      if (!isStale(error)) throw error
+      const state = await this.#service.watch.viewOf(principal).reload()
+      if (state === operation.state) throw error
+      return await this.#open(onSchema(operation, state), principal)
+    }
+  }
+
+  /** The same subscription after the schema has changed. @throws as `open` does, of what does not fit any more */
+  async reopen(operation: Operation, principal: Principal): Promise<Opening> {
+    const state = await this.#service.watch.viewOf(principal).current()
+    return await this.open(onSchema(operation, state), principal)
+  }
+
+  /** Sends changes from now on into the target, until it is closed or told why there are no more. */
+  start(opening: Opening, target: SubscriptionTarget): LiveSubscription {
+    return new LiveSubscription(this, opening, target)
+  }
+
+  async close(): Promise<void> {
+    this.guard.close()
+    await this.hub?.close()
+  }
+
+  async #open(operation: Operation, principal: Principal): Promise<Opening> {
+    const plan = planSubscription(operation)
+    if (this.hub === null) throw changesOff()
+    const { schema, name } = plan.table
+    await this.hub.requireAvailable(schema, name)
+    // As everybody sees it: what the guard compares with. Of a role's schema columns are missing.
+    const table = this.#service.watch.current().catalog.tables.get(tableKey(schema, name))
+    if (table === undefined) throw new Rejected('data/unknown-table', `The table ${name} is gone`)
+    const { role, claims, anonymous } = principal
+    const context = {
+      ...{ anonymous, readOnly: true },
+      ...(role === undefined ? {} : { role }),
+      ...(claims === undefined ? {} : { claims }),
+    }
+    const prepared = await prepareSubscription({ ...plan, table }, this.#service.database, context)
+    return { ...prepared, plan, operation, principal, payload: this.#payloadOf(plan) }
+  }
+
+  #payloadOf({ property, event }: SubscriptionPlan): (change: Change) => string {
+    const key = JSON.stringify([property, event])
+    let known = this.#payloads.get(key)
+    if (!known) {
+      known = new WeakMap()
+      this.#payloads.set(key, known)
+    }
+    const payloads = known
+    const head = `{"data":{${JSON.stringify(property)}:`
+    return (change) => {
+      let payload = payloads.get(change)
+      if (payload === undefined) {
+        payload = `${head}${writeEvent(event, change)}}}`
+        payloads.set(change, payload)
+      }
+      return payload
+    }
+  }
+}
+
+/** @throws {RequestErrors} when the document does not fit the schema */
+function onSchema(operation: Operation, state: SchemaState): Operation {
+  const read = state.documents.check(operation.document.document)
+  const again = readOperation(state, read, operation.node.name?.value, operation.variables)
+  if ('errors' in again) throw new RequestErrors(again.errors)
+  return again
+}
+
+function changesOff(): Unavailable {
+  return new Unavailable('data/changes-unavailable', 'Change streams are off', {
+    retryAfterSeconds: 60,
+    hint: 'Set app.nats.enabled (APP_NATS_ENABLED) to true and app.nats.url to a nats-server with JetStream.',
+  })
+}
