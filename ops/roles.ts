@@ -1,5 +1,6 @@
 import type { ClientConfig } from 'pg'
 import type { Bus } from '../bus/connect.ts'
+import type { ExposedSchemas } from '../gateways/data/postgres-introspect.ts'
 import type { PersistedOptions } from '../gateways/graphql/persisted.ts'
 import type { FrontPageOptions } from '../gateways/rest/front-page.ts'
 import type { Config } from '../schemas/config.ts'
@@ -122,14 +123,15 @@ async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
 
 async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> {
   const { startGraphqlGateway } = await import('../gateways/graphql/server.ts')
-  const schemas = config['app.schemas']
-  return await startGraphqlGateway({
+  const connection = servedDatabase(config, 'The GraphQL API')
+  const bus = config['app.nats.enabled'] ? await openBus(config, log, 'gateway:graphql', 'changes') : undefined
+  const gateway = await startGraphqlGateway({
     host: config['server.host'],
     port: gatewayPort(config, 'gateway.graphql.port'),
-    connection: servedDatabase(config, 'The GraphQL API'),
+    connection,
     poolSize: config['app.pool-size'],
     statementTimeoutMs: config['app.statement-timeout'],
-    schemas: schemas.includes('ALL') ? 'ALL' : schemas,
+    schemas: exposedSchemas(config),
     naming: config['app.graphql.naming'],
     defaultPageSize: config['app.default-page-size'],
     maxPageSize: config['app.max-page-size'],
@@ -146,8 +148,21 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
     maxCost: config['app.graphql.max-cost'],
     roleSchemas: config['app.graphql.role-schemas'],
     emitCommands: config['app.nats.enabled'],
+    ...(bus === undefined ? {} : { changes: changesOptions(config, bus) }),
     onObservation: observe(log),
   })
+  return {
+    url: gateway.url,
+    async stop() {
+      await gateway.stop()
+      await bus?.close()
+    },
+  }
+}
+
+function exposedSchemas(config: Config): ExposedSchemas {
+  const schemas = config['app.schemas']
+  return schemas.includes('ALL') ? 'ALL' : schemas
 }
 
 /** @throws {OperatorError} when the documents cannot be used, or none are given and no others are allowed. */
