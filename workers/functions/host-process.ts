@@ -81,7 +81,8 @@ export class HostProcess {
       this.#lastWords = (this.#lastWords + text).slice(-lastWordsChars)
     })
     this.#child.once('error', reject)
-    this.#child.once('exit', (code, signal) => {
+    // Behind the last of what it said.
+    this.#child.once('close', (code, signal) => {
       reject(new Error(`An isolate host ended before it was ready (${signal ?? code}): ${this.#lastWords}`))
       this.#exit(code, signal)
     })

@@ -5,9 +5,10 @@ import type { LogEntry } from './host/log-book.ts'
 import type { FunctionLogLine, HostCall, HostObservation, HostReply } from './host-call.ts'
 import { type HostExit, HostProcess } from './host-process.ts'
 import { faultOf, type Job, newJob } from './job.ts'
+import { OpenOperations } from './open-operations.ts'
 import { Quarantine } from './quarantine.ts'
 import { mapStack } from './stack.ts'
-import { type PerformOperation, refused } from './supervisor-operations.ts'
+import type { PerformOperation } from './supervisor-operations.ts'
 
 export interface PoolOptions {
   /** Host processes that functions share. */
@@ -22,12 +23,6 @@ export interface PoolOptions {
   readonly onObservation: (observation: HostObservation) => void
 }
 
-interface OpenOperation {
-  readonly stopping: AbortController
-  /** Whose journal waits for the answer, whatever becomes of the host; null when there is none. */
-  readonly job: Job | null
-}
-
 const maxDeaths = 3
 const pingMs = 500
 const watchMs = 50
@@ -38,8 +33,6 @@ const shedPauseMs = 2_000
 const drainMs = 10_000
 /** Behind its time-out, a call that its host has not answered. */
 const graceMs = 1_000
-/** Operations that change nothing anywhere. */
-const harmless: ReadonlySet<string> = new Set(['kv-get', 'kv-list'])
 
 /**
  * The isolate hosts of a worker: `hosts` for all functions, each function in one of them; one in reserve that takes the place of one that
@@ -57,7 +50,7 @@ export class FunctionPool {
   readonly #credit = new Map<string, number>()
   readonly #convicts = new Convicts()
   readonly #quarantine: Quarantine
-  readonly #operations = new Map<HostProcess, Map<number, OpenOperation>>()
+  readonly #operations: OpenOperations
   readonly #shedAt = new Map<HostProcess, number>()
   /** Functions whose isolate must not have another host's process as its end. */
   readonly #doomedBy = new Map<HostProcess, string>()
@@ -68,6 +61,7 @@ export class FunctionPool {
 
   constructor(options: PoolOptions) {
     this.#options = options
+    this.#operations = new OpenOperations(options.perform, (job) => this.#fault(job, 'host-died', true, lostText))
     this.#shared = Array.from({ length: options.hosts }, () => this.#spawn(false))
     this.#reserve = this.#spawn(false)
     this.#quarantine = new Quarantine(
@@ -134,7 +128,6 @@ export class FunctionPool {
       onExit: (from, exit) => this.#exited(from, exit),
     })
     this.#all.add(host)
-    this.#operations.set(host, new Map())
     return host
   }
 
@@ -164,8 +157,8 @@ export class FunctionPool {
   #frame(host: HostProcess, { kind, id, head, body }: Frame): void {
     if (kind === fromHost.reply || kind === fromHost.fault) this.#answered(host, kind, id, head, body)
     else if (kind === fromHost.needProgram) void this.#program(host, id, head)
-    else if (kind === fromHost.operation) void this.#operate(host, id, JSON.parse(head), body.toString('utf8'))
-    else if (kind === fromHost.cancel) this.#operations.get(host)?.get(id)?.stopping.abort()
+    else if (kind === fromHost.operation) this.#operate(host, id, JSON.parse(head), body.toString('utf8'))
+    else if (kind === fromHost.cancel) this.#operations.cancel(host, id)
     else if (kind === fromHost.logs) this.#logs(JSON.parse(body.toString('utf8')))
     else if (kind === fromHost.strike || kind === fromHost.doomed) {
       const { fn, rev, reason } = JSON.parse(head) as { fn: string; rev: number; reason: StrikeReason }
@@ -221,30 +214,11 @@ export class FunctionPool {
     }
   }
 
-  async #operate(host: HostProcess, id: number, { fn, rev, name }: OperationHead, argument: string): Promise<void> {
-    const open = this.#operations.get(host)
-    if (open === undefined) return
+  #operate(host: HostProcess, id: number, head: OperationHead, argument: string): void {
     const jobs = [...this.#jobs.values()].filter(({ host: at, call }) => {
-      return at === host && call.functionId === fn && call.revision === rev
+      return at === host && call.functionId === head.fn && call.revision === head.rev
     })
-    const stopping = new AbortController()
-    const perform = () => this.#options.perform(fn, name, argument, stopping.signal)
-    // With more calls of it under way, nobody can tell whose operation it is.
-    const [job] = jobs.length === 1 ? jobs : []
-    let answer = job === undefined || job.effects ? undefined : job.journal.next(name, argument, perform)
-    open.set(id, { stopping, job: answer === undefined ? null : (job ?? null) })
-    if (answer === undefined) {
-      if (job !== undefined && !job.effects && !job.journal.atEnd) {
-        this.#fault(job, 'host-died', true, lostText)
-        answer = Promise.resolve(refused('Error', 'The call is over'))
-      } else {
-        if (!harmless.has(name)) for (const each of jobs) each.effects = true
-        answer = perform()
-      }
-    }
-    const told = await answer
-    open.delete(id)
-    host.send(toHost.answer, id, '', told)
+    void this.#operations.run(host, id, { ...head, argument, jobs })
   }
 
   #logs(entries: readonly LogEntry[]): void {
@@ -279,10 +253,7 @@ export class FunctionPool {
 
   #exited(host: HostProcess, exit: HostExit): void {
     this.#all.delete(host)
-    for (const { stopping, job } of this.#operations.get(host)?.values() ?? []) {
-      if (job === null || job.effects) stopping.abort()
-    }
-    this.#operations.delete(host)
+    this.#operations.hostEnded(host)
     const here = [...this.#jobs.values()].filter((job) => job.host === host)
     if (this.#stopped) {
       for (const job of here) this.#fault(job, 'host-died', true, 'The function hosts have been stopped')

@@ -1,0 +1,73 @@
+import type { OperationHead } from './host/call.ts'
+import { toHost } from './host/frames.ts'
+import type { HostProcess } from './host-process.ts'
+import type { Job } from './job.ts'
+import { type PerformOperation, refused } from './supervisor-operations.ts'
+
+interface OpenOperation {
+  readonly stopping: AbortController
+  /** Whose journal waits for the answer, whatever becomes of the host; null when there is none. */
+  readonly job: Job | null
+}
+
+interface Operation extends OperationHead {
+  readonly argument: string
+  /** The calls of the function that are under way in the host. */
+  readonly jobs: readonly Job[]
+}
+
+/** Operations that change nothing anywhere. */
+const harmless: ReadonlySet<string> = new Set(['kv-get', 'kv-list'])
+
+/** What functions have asked the supervisor for, host by host. */
+export class OpenOperations {
+  readonly #perform: PerformOperation
+  readonly #lose: (job: Job) => void
+  readonly #open = new Map<HostProcess, Map<number, OpenOperation>>()
+
+  /** `lose`: the call ran again and asked for something else than before. */
+  constructor(perform: PerformOperation, lose: (job: Job) => void) {
+    this.#perform = perform
+    this.#lose = lose
+  }
+
+  /** Answers an operation of a host: from the journal of its call, or by doing it. */
+  async run(host: HostProcess, id: number, { fn, name, argument, jobs }: Operation): Promise<void> {
+    const stopping = new AbortController()
+    const perform = () => this.#perform(fn, name, argument, stopping.signal)
+    // With more calls of it under way, nobody can tell whose operation it is.
+    const job = jobs.length === 1 && !jobs[0]!.effects ? jobs[0]! : null
+    const kept = job?.journal.next(name, argument, perform)
+    const open = this.#of(host)
+    open.set(id, { stopping, job: kept === undefined ? null : job })
+    const answer = await (kept ?? this.#unkept(job, name, jobs, perform))
+    open.delete(id)
+    host.send(toHost.answer, id, '', answer)
+  }
+
+  cancel(host: HostProcess, id: number): void {
+    this.#open.get(host)?.get(id)?.stopping.abort()
+  }
+
+  hostEnded(host: HostProcess): void {
+    for (const { stopping, job } of this.#open.get(host)?.values() ?? []) {
+      if (job === null || job.effects) stopping.abort()
+    }
+    this.#open.delete(host)
+  }
+
+  async #unkept(job: Job | null, name: string, jobs: readonly Job[], perform: () => Promise<string>): Promise<string> {
+    if (job !== null && !job.journal.atEnd) {
+      this.#lose(job)
+      return refused('Error', 'The call is over')
+    }
+    if (!harmless.has(name)) for (const each of jobs) each.effects = true
+    return await perform()
+  }
+
+  #of(host: HostProcess): Map<number, OpenOperation> {
+    const open = this.#open.get(host) ?? new Map<number, OpenOperation>()
+    this.#open.set(host, open)
+    return open
+  }
+}
