@@ -86,11 +86,19 @@ async function measureThroughput(binary: string, folder: string) {
     const cases: Record<string, unknown> = {}
     for (const [index, name] of (Object.keys(handlers) as Case[]).entries()) {
       const sides = { busbar: new URL(`/invoke/${name}`, gateway.url), workerd: new URL(workerd.urls[index]!) }
-      const pids = { busbar: [gateway.pid, worker.pid, nats.process.pid!], workerd: [workerd.pid] }
+      const probes = {
+        busbar: {
+          gateway: () => cpuMs(gateway.pid, false),
+          worker: () => cpuMs(worker.pid, false),
+          workerAndHosts: () => cpuMs(worker.pid, true),
+          nats: () => cpuMs(nats.process.pid!, false),
+        },
+        workerd: { workerd: () => cpuMs(workerd.pid, true) },
+      }
       const results = { busbar: [] as Side[], workerd: [] as Side[] }
       for (let each = 0; each < Number(values.rounds); each++) {
         const turn = each % 2 === 0 ? (['busbar', 'workerd'] as const) : (['workerd', 'busbar'] as const)
-        for (const side of turn) results[side].push(await measureSide(load, sides[side], bodies[name], pids[side]))
+        for (const side of turn) results[side].push(await measureSide(load, sides[side], bodies[name], probes[side]))
       }
       const busbar = median(results.busbar)
       const peer = median(results.workerd)
@@ -106,15 +114,15 @@ interface Side {
   readonly requestsPerSecond: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** Of gateway, worker with its hosts, and nats-server; or of workerd. */
-  readonly cpuUs: readonly (number | null)[]
+  /** Processor time a request, of each process. */
+  readonly cpuUs: Readonly<Record<string, number | null>>
 }
 
 async function measureSide(
   load: ReturnType<typeof loader>,
   url: URL,
   body: string,
-  pids: readonly number[],
+  probes: Readonly<Record<string, () => number | null>>,
 ): Promise<Side> {
   const head = `POST ${url.pathname} HTTP/1.1\r\nhost: ${url.host}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`
   const task = {
@@ -125,15 +133,14 @@ async function measureSide(
     expectedStatus: 200,
   }
   refuseWrong(await load({ ...task, warmUpSeconds: 0, seconds: Math.min(2, seconds) }))
-  const from = pids.map((pid) => cpuMs(pid, true))
+  const before = Object.entries(probes).map(([name, probe]) => ({ name, probe, from: probe() }))
   const result = await load({ ...task, warmUpSeconds: 0, seconds })
   refuseWrong(result)
-  const cpuUs = pids.map((pid, index) => {
-    const [start, end] = [from[index], cpuMs(pid, true)]
-    return start === null || start === undefined || end === null
-      ? null
-      : round(((end - start) * 1000) / result.requests)
+  const spent = before.map(({ name, probe, from }): [string, number | null] => {
+    const to = probe()
+    return [name, from === null || to === null ? null : round(((to - from) * 1000) / result.requests)]
   })
+  const cpuUs = Object.fromEntries(spent)
   const requestsPerSecond = Math.round(result.requests / result.seconds)
   return { requestsPerSecond, p50Ms: round(result.p50Ms), p99Ms: round(result.p99Ms), cpuUs }
 }
