@@ -68,7 +68,7 @@ async function startCaptureWorker({ config, log, signal }: RoleContext): Promise
   const capture = await startCapture({
     connection,
     source: config['app.changes.source'],
-    schemas: [config['app.allowed-schema']],
+    schemas: capturedSchemas(config),
     slotName: config['app.changes.slot'],
     publicationName: config['app.changes.publication'],
     bus: bus.connection,
@@ -158,6 +158,12 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
       await bus?.close()
     },
   }
+}
+
+/** What any gateway serves. */
+function capturedSchemas(config: Config): ExposedSchemas {
+  const exposed = exposedSchemas(config)
+  return exposed === 'ALL' ? exposed : [...new Set([config['app.allowed-schema'], ...exposed])]
 }
 
 function exposedSchemas(config: Config): ExposedSchemas {

@@ -153,6 +153,26 @@ t.test('several schemas are seen, others are not', async (t) => {
   )
 })
 
+t.test("all schemas are seen, also those that come later, but not ours and not the system's", async (t) => {
+  const { database, changes, running } = await scene(t, 'everywhere')
+  await database.query('create schema sales; create schema busbar; create table busbar.inner (id int primary key)')
+  await running({ schemas: 'ALL' })
+  await database.query('create table sales.bill (id int primary key)')
+  await database.query('insert into sales.bill values (1); insert into busbar.inner values (1)')
+  await database.query('create schema later; create table later.one (id int primary key)')
+  await until(async () => {
+    const { rowCount } = await database.query(
+      `select from pg_publication_tables where schemaname = 'later' and pubname = 'busbar'`,
+    )
+    return rowCount !== 0
+  })
+  await database.query('insert into later.one values (1); update later.one set id = 2')
+  t.strictSame(
+    (await changes()).map(({ subject }) => subject),
+    ['cdc.everywhere.sales.bill.insert', 'cdc.everywhere.later.one.insert', 'cdc.everywhere.later.one.update'],
+  )
+})
+
 t.test('a table that is dropped or renamed while its changes are unread is published as it was', async (t) => {
   const { database, changes, running } = await scene(t, 'dropped')
   await database.query(`create type colour as enum ('red'); create type pair as (a int, b text);

@@ -9,7 +9,7 @@ import { formatLsn } from './lsn.ts'
 import type { CaptureObservation } from './observation.ts'
 import { ChangeReader } from './postgres-changes.ts'
 import { CaptureRefused, checkRights, type Rights, refusalOf, SlotBusy } from './postgres-findings.ts'
-import { ensurePublications } from './postgres-publication.ts'
+import { type CapturedSchemas, ensurePublications } from './postgres-publication.ts'
 import { replicate } from './postgres-replication.ts'
 import { dropSlot, ensureSlot, retainedBytes, type Slot } from './postgres-slot.ts'
 import { TypeEncoders } from './postgres-types.ts'
@@ -21,7 +21,7 @@ export interface PostgresCaptureOptions {
   /** Name of the database in the subjects of its changes. */
   readonly source: string
   /** Only changes of these schemas' tables are published. */
-  readonly schemas: readonly string[]
+  readonly schemas: CapturedSchemas
   readonly slotName: string
   readonly publicationName: string
   readonly bus: NatsConnection

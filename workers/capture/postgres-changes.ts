@@ -4,10 +4,11 @@ import { CommandMessage, commandPrefix } from '../../schemas/data/change.ts'
 import type { ChangeMessage, ChangePublisher, Position } from './change-log.ts'
 import { parseLsn } from './lsn.ts'
 import { EventWriter, type Tuple } from './postgres-event.ts'
+import type { CapturedSchemas } from './postgres-publication.ts'
 import type { Encode } from './postgres-text.ts'
 
 export interface ChangeReaderOptions {
-  readonly schemas: readonly string[]
+  readonly schemas: CapturedSchemas
   readonly subjects: ChangeSubjects
   /** The last change the stream holds: it and those before it are left out. */
   readonly last: Position | null
@@ -180,7 +181,8 @@ export class ChangeReader {
   }
 
   #isWanted({ schema }: Pgoutput.MessageRelation, lsn: bigint, index: number): boolean {
-    return this.#options.schemas.includes(schema) && !this.#isStored(lsn, index)
+    const { schemas } = this.#options
+    return (schemas === 'ALL' || schemas.includes(schema)) && !this.#isStored(lsn, index)
   }
 
   #isStored(lsn: bigint, index: number): boolean {

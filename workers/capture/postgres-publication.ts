@@ -2,9 +2,12 @@ import { type Client, escapeIdentifier, escapeLiteral } from 'pg'
 import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
 import { CaptureRefused, type Rights } from './postgres-findings.ts'
 
+/** Schemas whose tables are published; `ALL`: every one but the system's and ours, those that are yet to come too. */
+export type CapturedSchemas = readonly string[] | 'ALL'
+
 export interface PublicationOptions {
   readonly publicationName: string
-  readonly schemas: readonly string[]
+  readonly schemas: CapturedSchemas
   /**
    * Called before a missing publication is made. What was written while there was none cannot be read: older servers refuse to go
    * on there, newer ones leave it out without a word.
@@ -75,8 +78,9 @@ const publicationSql = `
 export async function ensurePublications(
   client: Client,
   rights: Rights,
-  { publicationName, schemas, beforeCreating }: PublicationOptions,
+  { publicationName, schemas: captured, beforeCreating }: PublicationOptions,
 ): Promise<Publications> {
+  const schemas = captured === 'ALL' ? await allSchemas(client) : captured
   const insertsName = `${publicationName}_inserts`.slice(-63)
   const found = await client.query<{ readonly name: string; readonly ours: boolean | null }>(publicationSql, [
     [publicationName, insertsName],
@@ -95,6 +99,14 @@ export async function ensurePublications(
   const unpublished: CaptureStatus['unpublished'] = []
   for (const row of rows) await place(client, row, { publicationName, insertsName, whole, unpublished, rights })
   return { names: [publicationName, insertsName], unpublished }
+}
+
+async function allSchemas(client: Client): Promise<readonly string[]> {
+  const { rows } = await client.query<{ readonly name: string }>(
+    `select nspname as name from pg_namespace
+     where nspname !~ '^pg_' and nspname not in ('information_schema', 'busbar') order by 1`,
+  )
+  return rows.map(({ name }) => name)
 }
 
 interface Placing {
