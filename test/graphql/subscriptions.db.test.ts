@@ -115,7 +115,8 @@ for (const [name, open] of [
       await live(subscriber, () =>
         sql.query("insert into book (id, title) values ((random() * 1e15)::bigint, 'Digits, first')"),
       )
-      await settle(main)
+      await sql.query('truncate book')
+      await subscriber.until((results) => results.at(-1)?.data.changes.operation === 'TRUNCATE')
       subscriber.results.length = 0
       return subscriber
     },
@@ -374,10 +375,10 @@ t.test('subscriptions outlive changes of the schema, unless what they select wen
 })
 
 t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
-  const gateway = await start(t)
   const manager = await jetstreamManager(bus)
-  const consumers = async () => (await manager.consumers.list(streamName).next()).length
+  const consumers = async () => (await manager.streams.info(streamName)).state.consumer_count
   const before = await consumers()
+  const gateway = await start(t)
   const sockets = await Promise.all(Array.from({ length: 40 }, () => new Socket(gateway.url).init()))
   const subscribers = sockets.flatMap((socket) =>
     Array.from({ length: 50 }, (_, index) =>
@@ -399,7 +400,7 @@ t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
         })(),
       ),
   )
-  t.equal(await consumers(), before, 'no subscription has a consumer of its own')
+  t.equal(await consumers(), before + 1)
   const first = id + 1
   await sql.query('insert into crowd select $1::int + n, n from generate_series(0, 4) n', [first])
   const seen = ({ results }: Subscriber) =>
@@ -458,6 +459,61 @@ t.test('changes that are off are an error with what mends it', async (t) => {
   t.match(await (await subscribeSse(other.url, query)).ended, [
     { extensions: { code: 'data/changes-unavailable', hint: /worker:capture/ } },
   ])
+})
+
+t.test('a table that is not published is an error with the statement to run', async (t) => {
+  await sql.query(`
+    create role publisher login replication password 'secret';
+    create table lonely (id int primary key); grant select on lonely to publisher;
+    create publication others for table crowd`)
+  const url = postgres.url.replace(/\/\/[^@]*@/, '//publisher:secret@')
+  const own = { source: 'own', slotName: 'own', publicationName: 'others' }
+  const partial = capture(t, url, bus, own)
+  await until(() => partial.status().unpublished.length > 0)
+  const gateway = await start(t, { changes: { source: 'own' } })
+  const refused = await subscribeSse(gateway.url, 'subscription { publicLonelyChanges { table } }')
+  t.match(await refused.ended, [
+    {
+      message: /Changes of lonely are not published/,
+      extensions: {
+        code: 'data/changes-unavailable',
+        details: { statements: ['ALTER PUBLICATION "others" ADD TABLE "public"."lonely";'] },
+      },
+    },
+  ])
+  const served = await subscribeSse(gateway.url, 'subscription { publicCrowdChanges { operation } }')
+  await sql.query('truncate crowd')
+  await served.until(count(1))
+  served.close()
+})
+
+t.test('while the bus is away subscriptions wait for it, and new ones are refused', async (t) => {
+  const query = 'subscription { publicCrowdChanges(operations: [INSERT]) { data { id } } }'
+  await sql.query('truncate crowd')
+  const waiting = await subscribeSse(main.url, query)
+  const socket = await new Socket(main.url).init()
+  await nats.kill()
+  const refusal = async () => {
+    const refused = await subscribeSse(main.url, query)
+    const errors = await Promise.race([refused.ended, new Promise<null>((resolve) => setTimeout(resolve, 50, null))])
+    refused.close()
+    return errors
+  }
+  let errors: Result[] | null = null
+  while (errors === null) errors = await refusal()
+  t.match(errors, [{ message: /away/, extensions: { code: 'data/changes-unavailable' } }])
+  t.match(await socket.start(query).ended, [{ extensions: { code: 'data/changes-unavailable' } }])
+  await sql.query('insert into crowd values (1, 1)')
+  await nats.restart()
+  await sql.query('insert into crowd values (2, 2)')
+  await waiting.until(count(2))
+  t.strictSame(
+    data(waiting, 'publicCrowdChanges').map((event) => event.data.id),
+    [1, 2],
+    'what was written meanwhile comes too',
+  )
+  waiting.close()
+  socket.socket.terminate()
 })
 
 t.test('a gateway that stops says so', async (t) => {
