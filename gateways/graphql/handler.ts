@@ -98,7 +98,8 @@ function legacyStatus(status: number): number {
   return status === 400 ? 200 : status
 }
 
-function contentOf(body: unknown): unknown {
+/** A body of JSON. @throws {Rejected} `http/bad-request` */
+export function contentOf(body: unknown): unknown {
   try {
     return JSON.parse(Buffer.isBuffer(body) ? body.toString('utf8') : '')
   } catch (cause) {

@@ -1,4 +1,3 @@
-import { Rejected } from '../../schemas/failure.ts'
 import { isJsonText } from '../data/filter-value.ts'
 import { type Operation, readOperation } from './execute.ts'
 import type { GraphqlService } from './handler.ts'
@@ -16,15 +15,6 @@ export function operationOf(service: GraphqlService, state: SchemaState, content
   const operation = readOperation(state, read, parameters.operationName, parameters.variables)
   if ('errors' in operation) throw new RequestErrors(operation.errors)
   return operation
-}
-
-/** @throws {Rejected} `http/bad-request` */
-export function contentOfBody(body: unknown): unknown {
-  try {
-    return JSON.parse(Buffer.isBuffer(body) ? body.toString('utf8') : '')
-  } catch (cause) {
-    throw new Rejected('http/bad-request', 'The body is not JSON', { details: { field: 'body' }, cause })
-  }
 }
 
 /** The members of a request as parameters of a URL. @throws {Rejected} `http/bad-request` */

@@ -4,10 +4,10 @@ import { Rejected } from '../../schemas/failure.ts'
 import type { Principal } from '../http/auth.ts'
 import { type EventStream, openEventStream } from '../http/sse.ts'
 import { executeToBytes, type Operation } from './execute.ts'
-import { contextOf, type GraphqlService } from './handler.ts'
+import { contentOf, contextOf, type GraphqlService } from './handler.ts'
 import { errorsOf } from './subscription-errors.ts'
 import type { Opening } from './subscription-live.ts'
-import { contentOfBody, contentOfUrl, operationOf } from './subscription-request.ts'
+import { contentOfUrl, operationOf } from './subscription-request.ts'
 import type { Subscriptions } from './subscriptions.ts'
 
 export interface EventStreamRoute {
@@ -46,7 +46,7 @@ export async function serveEventStream(
     const viaUrl = request.method === 'GET'
     // EventSource cannot send headers.
     principal = await service.authenticate(request.headers, viaUrl ? parameters : undefined)
-    const content = viaUrl ? contentOfUrl(parameters) : contentOfBody(request.body)
+    const content = viaUrl ? contentOfUrl(parameters) : contentOf(request.body)
     const state = await service.watch.viewOf(principal).current()
     operation = operationOf(service, state, content)
   } catch (error) {

@@ -114,7 +114,10 @@ export class Subscriptions implements SubscriptionSource {
 
 /** @throws {RequestErrors} when the document does not fit the schema */
 function onSchema(operation: Operation, state: SchemaState): Operation {
-  const read = state.documents.check(operation.document.document)
+  const { document } = operation.document
+  const text = document.loc?.source.body
+  // Many clients send the same text, which is validated once.
+  const read = text === undefined ? state.documents.check(document) : state.documents.read(text)
   const again = readOperation(state, read, operation.node.name?.value, operation.variables)
   if ('errors' in again) throw new RequestErrors(again.errors)
   return again

@@ -378,7 +378,12 @@ t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
   const manager = await jetstreamManager(bus)
   const consumers = async () => (await manager.streams.info(streamName)).state.consumer_count
   const before = await consumers()
-  const gateway = await start(t)
+  let cut = 0
+  const gateway = await start(t, {
+    onObservation: ({ type }) => {
+      if (type === 'changes-cut-off') cut += 1
+    },
+  })
   const sockets = await Promise.all(Array.from({ length: 40 }, () => new Socket(gateway.url).init()))
   const subscribers = sockets.flatMap((socket) =>
     Array.from({ length: 50 }, (_, index) =>
@@ -412,7 +417,46 @@ t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
     if (JSON.stringify(seen(each)) !== JSON.stringify(expected))
       t.strictSame(seen(each), expected, `subscriber ${index}`)
   }
+  await sql.query('alter table crowd add column more int')
+  // Until the gateway has seen it, what comes is as it was; what comes later is as well, and from all.
+  await sql.query('insert into crowd values ($1, 100, 1)', [first + 5])
+  await Promise.all(subscribers.map((each) => each.until(() => seen(each).at(-1) === first + 5)))
+  await until(() => cut === subscribers.length)
+  await sql.query('insert into crowd values ($1, 100, 1)', [first + 6])
+  await Promise.all(subscribers.map((each) => each.until(() => seen(each).at(-1) === first + 6)))
+  t.ok(
+    subscribers.every((each) => seen(each).filter((id) => id > first + 4).length === 2),
+    'each goes on where it was',
+  )
+  t.equal(await consumers(), before + 1)
   for (const { socket } of sockets) socket.terminate()
+})
+
+t.test('a role that sees a part of the schema subscribes to what it sees', async (t) => {
+  await sql.query(`
+    create table partly (id int primary key, shown text, hidden text);
+    create role limited; grant select (id, shown) on partly to limited; grant select on marker to limited`)
+  const cut: string[] = []
+  const gateway = await start(t, {
+    jwt: { secret, clockToleranceSeconds: 0 },
+    roleSchemas: true,
+    changes: { recheckMs: 1 },
+    onObservation: (observation) => observation.type === 'changes-cut-off' && cut.push(observation.reason),
+  })
+  const of = async (ms: number) => ({ Authorization: await token({ role: 'limited' }, ms) })
+  const selecting = (fields: string) => `subscription { publicPartlyChanges { data { ${fields} } } }`
+  const refused = await subscribeSse(gateway.url, selecting('hidden'), await of(60_000))
+  t.match(await refused.ended, [{ message: /hidden/, extensions: { code: 'GRAPHQL_VALIDATION_FAILED' } }])
+  const subscriber = await subscribeSse(gateway.url, selecting('id shown'), await of(60_000))
+  const brief = await subscribeSse(gateway.url, selecting('id'), await of(2_000))
+  t.match(await brief.ended, [{ extensions: { code: 'http/unauthorized' } }])
+  t.strictSame(cut, ['token-expired'], 'the rights have been looked at again meanwhile, and are the same')
+  await sql.query("insert into partly values (1, 'a', 'b')")
+  t.strictSame(data(await subscriber.until(count(1)).then(() => subscriber), 'publicPartlyChanges'), [
+    { data: { id: 1, shown: 'a' } },
+  ])
+  await sql.query('revoke select on partly from limited; revoke select (id, shown) on partly from limited')
+  t.match(await subscriber.ended, [{ extensions: { code: /^(data\/forbidden|GRAPHQL_VALIDATION_FAILED)$/ } }])
 })
 
 for (const kind of ['server-sent events', 'WebSocket']) {
