@@ -1,6 +1,8 @@
 import { jetstreamManager } from '@nats-io/jetstream'
+import { createClient } from 'graphql-ws'
 import { SignJWT } from 'jose'
 import t, { type Test } from 'tap'
+import { WebSocket } from 'ws'
 import { type GraphqlGateway, type GraphqlGatewayOptions, startGraphqlGateway } from '../../gateways/graphql/server.ts'
 import { capture, connectBus, connectDatabase, makeStream, streamName, until } from '../capture/support.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
@@ -492,6 +494,63 @@ for (const kind of ['server-sent events', 'WebSocket']) {
     reader.close()
   })
 }
+
+t.test('a client that leaves makes room for another', async (t) => {
+  const gateway = await start(t, { changes: { maxClients: 1 } })
+  const query = 'subscription { publicMarkerChanges { table } }'
+  const tooMany = [{ extensions: { code: 'http/too-many-requests' } }]
+  const socket = await new Socket(gateway.url).init()
+  const first = await subscribeSse(gateway.url, query)
+  t.match(await socket.start(query).ended, tooMany)
+  first.close()
+  /** Tries until it is let in. */
+  const enter = async (): Promise<Subscriber> => {
+    for (;;) {
+      const subscriber = socket.start(query)
+      let refused = false
+      void subscriber.ended.then(() => {
+        refused = true
+      })
+      while (!refused && subscriber.results.length === 0) {
+        await sql.query('insert into marker default values')
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+      if (!refused) return subscriber
+    }
+  }
+  const second = await enter()
+  t.match(await (await subscribeSse(gateway.url, query)).ended, tooMany)
+  second.close()
+  await enter()
+  socket.socket.terminate()
+  await socket.closed
+})
+
+t.test('the client of graphql-ws is served', async (t) => {
+  const gateway = await start(t, { jwt: { secret, required: true } })
+  const client = createClient({
+    url: `${gateway.url.replace('http', 'ws')}/graphql`,
+    webSocketImpl: WebSocket,
+    connectionParams: { Authorization: await token({}) },
+    retryAttempts: 0,
+  })
+  const results = client.iterate({ query: 'query Name { __typename }', operationName: 'Name' })
+  t.strictSame(await results.next(), { done: false, value: { data: { __typename: 'Query' } } })
+  t.strictSame(await results.next(), { done: true, value: undefined })
+  const changes = client.iterate({ query: 'subscription { publicMarkerChanges { operation } }' })
+  const first = changes.next()
+  let heard = false
+  void first.then(() => {
+    heard = true
+  })
+  while (!heard) {
+    await sql.query('insert into marker default values')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  t.match(await first, { value: { data: { publicMarkerChanges: { operation: 'INSERT' } } } })
+  await changes.return?.()
+  await client.dispose()
+})
 
 t.test('changes that are off are an error with what mends it', async (t) => {
   const off = await start(t, { changes: null })
