@@ -40,6 +40,8 @@ export interface Collection<T> {
   update(key: string, value: T, revision: number): Promise<number>
   /** @throws {KvConflict} when a revision is given and the key is at another one. */
   delete(key: string, revision?: number): Promise<void>
+  /** All that is there, by key. @throws {KvInvalid} when something breaks the schema. */
+  entries(): Promise<ReadonlyMap<string, KvValue<T>>>
   /** What is there, then every change, until the signal is aborted. */
   watch(signal: AbortSignal): AsyncIterable<KvChange<T>>
 }
@@ -82,9 +84,19 @@ export async function openCollection<Schema extends TSchema>(
     update: async (key, value, revision) => write(key, () => kv.update(keyOf(name, key), encode(key, value), revision)),
     delete: (key, revision) =>
       write(key, () => kv.delete(keyOf(name, key), revision === undefined ? {} : { previousSeq: revision })),
+    async entries() {
+      const found = new Map<string, KvValue<Static<Schema>>>()
+      await asking(bus, async () => {
+        for await (const entry of await kv.history({ key: `${name}.*` })) {
+          const key = plainKey(name, entry.key)
+          if (entry.operation === 'PUT') found.set(key, { value: decode(key, entry), revision: entry.revision })
+        }
+      })
+      return found
+    },
     async *watch(signal) {
       for await (const entry of changes(await asking(bus, () => watching(kv, name)), signal)) {
-        const key = unescapeToken(entry.key.slice(name.length + 1).replaceAll('=', '%'))
+        const key = plainKey(name, entry.key)
         const value = entry.operation === 'PUT' ? decode(key, entry) : null
         yield { key, value, revision: entry.revision }
       }
@@ -111,6 +123,10 @@ async function* changes(entries: Awaited<ReturnType<typeof watching>>, signal: A
 /** The characters of a key are fewer than those of a subject: `=` stands for `%`. */
 function keyOf(name: string, key: string): string {
   return `${name}.${escapeToken(key).replaceAll('%', '=')}`
+}
+
+function plainKey(name: string, key: string): string {
+  return unescapeToken(key.slice(name.length + 1).replaceAll('=', '%'))
 }
 
 async function refusing<T>(what: string, call: () => Promise<T>): Promise<T> {

@@ -47,3 +47,49 @@ export const PluginManifest = Type.Object(
   { additionalProperties: false },
 )
 export type PluginManifest = Static<typeof PluginManifest>
+
+/** The collection of manifests in the platform's bucket: a key a plugin. */
+export const pluginCollection = 'plugins'
+
+/** Other spellings of ids that are in use elsewhere, in lower case: flows and look-ups may use them. */
+export const pluginAliases: Readonly<Record<string, string>> = {
+  log: 'util.log',
+  'core.log': 'util.log',
+  http: 'http.request',
+  'http-request': 'http.request',
+  http_request: 'http.request',
+  'core.http': 'http.request',
+  shell: 'script.shell',
+  'script.bash': 'script.shell',
+  python: 'script.python',
+  set: 'util.set',
+  'core.set': 'util.set',
+  if: 'core.if',
+  switch: 'core.switch',
+  foreach: 'core.foreach',
+  'for-each': 'core.foreach',
+  'flow.foreach': 'core.foreach',
+  parallel: 'core.parallel',
+  'flow.parallel': 'core.parallel',
+  wait: 'core.wait',
+  sleep: 'core.wait',
+  'core.sleep': 'core.wait',
+  subflow: 'core.subflow',
+  approval: 'core.approval',
+  kv: 'core.kv',
+  fail: 'core.fail',
+  while: 'flow.while',
+  'core.while': 'flow.while',
+  postgres: 'db.postgres',
+  'db.postgresql': 'db.postgres',
+  mysql: 'db.mysql',
+  sqlite: 'db.sqlite',
+  redis: 'db.redis',
+  mongodb: 'db.mongodb',
+}
+
+/** The id that a spelling stands for; itself when it stands for no other. */
+export function pluginId(spelling: string): string {
+  const lower = spelling.toLowerCase()
+  return Object.hasOwn(pluginAliases, lower) ? pluginAliases[lower]! : spelling
+}

@@ -1,0 +1,109 @@
+import type { FastifyInstance } from 'fastify'
+import pg from 'pg'
+import type { Bus } from '../../bus/connect.ts'
+import { keyRing } from '../../bus/sealed.ts'
+import { openPositions } from '../../projections/positions.ts'
+import { workflowProjection } from '../../projections/workflows/projection.ts'
+import { refuseOtherMethods } from '../http/methods.ts'
+import { createHttpServer } from '../http/server.ts'
+import { registerWebSockets } from '../http/websocket.ts'
+import { approvalRoutes } from './approvals.ts'
+import { executionLogRoutes } from './execution-logs.ts'
+import { executionRoutes } from './executions.ts'
+import { healthRoutes } from './health.ts'
+import { metricsRoutes } from './metrics.ts'
+import { openPluginView, type PluginViewObservation } from './plugin-view.ts'
+import { pluginRoutes } from './plugins.ts'
+import type { WorkflowService } from './service.ts'
+
+export type WorkflowGatewayObservation =
+  | PluginViewObservation
+  | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
+  | { readonly type: 'database-connection-lost'; readonly error: unknown }
+
+export interface WorkflowGatewayOptions {
+  readonly bus: Bus
+  readonly host: string
+  /** 0 takes a free one. */
+  readonly port: number
+  /** The platform's database, whose read models a projection keeps. */
+  readonly connection: pg.ClientConfig
+  readonly poolSize: number
+  readonly statementTimeoutMs: number
+  readonly maxBodyBytes: number
+  readonly corsOrigins: readonly string[]
+  /** Each `<id>:<32 bytes in base64>`; absent: secrets are refused. */
+  readonly secretKeys?: readonly string[]
+  readonly onObservation: (observation: WorkflowGatewayObservation) => void
+}
+
+export interface WorkflowGateway {
+  readonly url: string
+  stop(): Promise<void>
+}
+
+/** How long an answer waits for the read models to hold what it wrote. */
+const readableMs = 2_000
+const maxSocketPayloadBytes = 16 * 1024
+
+/**
+ * The workflow engine's door.
+ *
+ * @throws {BusUnavailable}; {TypeError} for a key that is none.
+ */
+export async function startWorkflowGateway(options: WorkflowGatewayOptions): Promise<WorkflowGateway> {
+  const { bus, onObservation } = options
+  const keys = keyRing(options.secretKeys)
+  const plugins = await openPluginView(bus, onObservation)
+  const database = new pg.Pool({
+    ...options.connection,
+    application_name: 'busbar gateway:workflows',
+    max: options.poolSize,
+    statement_timeout: options.statementTimeoutMs,
+  })
+  database.on('error', (error) => onObservation({ type: 'database-connection-lost', error }))
+  const positions = openPositions(bus, database, workflowProjection)
+  const service: WorkflowService = {
+    bus,
+    database,
+    plugins,
+    keys,
+    principalOf: () => ({ name: 'anonymous', role: 'admin' }),
+    async readable(stream, sequence) {
+      await positions.passed(stream, sequence, readableMs)
+    },
+    now: Date.now,
+  }
+  const app = await createApp(service, options)
+  const stop = async () => {
+    await app.close()
+    positions.close()
+    await plugins.close()
+    await database.end()
+  }
+  try {
+    return { url: await app.listen({ host: options.host, port: options.port }), stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+async function createApp(service: WorkflowService, options: WorkflowGatewayOptions): Promise<FastifyInstance> {
+  const { maxBodyBytes, corsOrigins, onObservation } = options
+  const app = await createHttpServer({
+    maxBodyBytes,
+    corsOrigins,
+    onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
+  })
+  await registerWebSockets(app, { maxPayloadBytes: maxSocketPayloadBytes })
+  const refuseOthers = refuseOtherMethods(app)
+  healthRoutes(app, service)
+  metricsRoutes(app, service)
+  pluginRoutes(app, service)
+  executionRoutes(app, service)
+  executionLogRoutes(app, service, corsOrigins)
+  approvalRoutes(app, service)
+  refuseOthers()
+  return app
+}
