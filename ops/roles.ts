@@ -10,13 +10,14 @@ import { startFunctions, startFunctionsWorker } from './function-roles.ts'
 import { OperatorError } from './local/operator-error.ts'
 import { observe } from './observe.ts'
 import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
+import { startWorkflows, startWorkflowsProjection, startWorkflowsWorker } from './workflow-roles.ts'
 
 export interface Role {
   readonly name: string
   /** What `busbar up` and `--help` call it. */
   readonly title: string
   /** Its port's key, for a gateway. */
-  readonly portKey?: 'gateway.rest.port' | 'gateway.graphql.port' | 'gateway.functions.port'
+  readonly portKey?: 'gateway.rest.port' | 'gateway.graphql.port' | 'gateway.functions.port' | 'gateway.workflows.port'
   /** Paths of the table of `busbar up`, after the URL. */
   readonly paths?: readonly { readonly title: string; readonly path: string }[]
   /** Whether it has nothing to do without the bus. */
@@ -28,6 +29,8 @@ export interface Role {
 export const roles: readonly Role[] = [
   { name: 'worker:capture', title: 'Change capture', needsBus: true, start: startCaptureWorker },
   { name: 'worker:functions', title: 'Function worker', needsBus: true, start: startFunctionsWorker },
+  { name: 'worker:workflows', title: 'Workflow worker', needsBus: true, start: startWorkflowsWorker },
+  { name: 'projection:workflows', title: 'Workflow read models', needsBus: true, start: startWorkflowsProjection },
   {
     name: 'gateway:rest',
     title: 'REST API',
@@ -58,6 +61,17 @@ export const roles: readonly Role[] = [
     ],
     needsBus: true,
     start: startFunctions,
+  },
+  {
+    name: 'gateway:workflows',
+    title: 'Workflow engine',
+    portKey: 'gateway.workflows.port',
+    paths: [
+      { title: 'flows', path: '/api/v1/flows' },
+      { title: 'OpenAPI', path: '/api/v1/openapi.json' },
+    ],
+    needsBus: true,
+    start: startWorkflows,
   },
 ]
 

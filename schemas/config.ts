@@ -85,6 +85,7 @@ export const configKeys = {
     undefined,
     'Second port of the function runtime; `busbar up` takes 24006 while the first is not set',
   ),
+  'gateway.workflows.port': key(port, 8080, 'HTTP port of the workflow engine'),
   'platform.datasource.url': key(
     text,
     undefined,

@@ -1,0 +1,86 @@
+import type { ClientConfig } from 'pg'
+import type { Config } from '../schemas/config.ts'
+import { openBus } from './bus.ts'
+import { datasource } from './datasource.ts'
+import { OperatorError } from './local/operator-error.ts'
+import { observe } from './observe.ts'
+import type { RoleContext, RunningRole } from './role-options.ts'
+
+/** How long the start waits for the tables: another process may be the one that keeps them. */
+const projectionStartMs = 10_000
+
+/** The door to flows and executions. */
+export async function startWorkflows({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startWorkflowGateway } = await import('../gateways/workflows/server.ts')
+  const connection = platformDatabase(config, 'The workflow engine')
+  const bus = await openBus(config, log, 'gateway:workflows', 'all')
+  const keys = config['app.secrets.keys']
+  const gateway = await startWorkflowGateway({
+    bus,
+    host: config['server.host'],
+    port: config['server.port'] ?? config['gateway.workflows.port'],
+    connection,
+    poolSize: config['app.pool-size'],
+    statementTimeoutMs: config['app.statement-timeout'],
+    maxBodyBytes: config['app.max-body-size'],
+    corsOrigins: config['app.cors-origins'],
+    ...(keys !== undefined && { secretKeys: keys }),
+    onObservation: observe(log),
+  })
+  return {
+    url: gateway.url,
+    async stop() {
+      await gateway.stop()
+      await bus.close()
+    },
+  }
+}
+
+/** Runs executions; any number of them share the queues. */
+export async function startWorkflowsWorker({ config, log }: RoleContext): Promise<RunningRole> {
+  const { startWorkflowWorker } = await import('../workers/workflows/worker.ts')
+  const bus = await openBus(config, log, 'worker:workflows', 'all')
+  const worker = await startWorkflowWorker({ bus, onObservation: observe(log) })
+  return {
+    async stop() {
+      await worker.stop()
+      await bus.close()
+    },
+  }
+}
+
+/** Keeps the read models of the workflow engine, in one process at a time. */
+export async function startWorkflowsProjection({ config, log, signal }: RoleContext): Promise<RunningRole> {
+  const { startProjector } = await import('../projections/projector.ts')
+  const { workflowProjection } = await import('../projections/workflows/projection.ts')
+  const connection = platformDatabase(config, 'The projection of the workflow engine')
+  const bus = await openBus(config, log, 'projection:workflows', 'all')
+  const tell = observe(log)
+  const running = Promise.withResolvers<void>()
+  const projector = startProjector({
+    bus,
+    connection,
+    projection: workflowProjection,
+    onObservation: (observation) => {
+      if (observation.type === 'projection-running') running.resolve()
+      tell(observation)
+    },
+  })
+  const timer = setTimeout(running.resolve, projectionStartMs)
+  signal.addEventListener('abort', () => running.resolve(), { once: true })
+  await running.promise
+  clearTimeout(timer)
+  return {
+    async stop() {
+      await projector.stop()
+      await bus.close()
+    },
+  }
+}
+
+/** @throws {OperatorError} when none is configured. */
+function platformDatabase(config: Config, title: string): ClientConfig {
+  const connection = datasource(config, 'platform.datasource')
+  if (connection !== undefined) return connection
+  throw new OperatorError(`${title} needs a database for its read models: set platform.datasource.url.`)
+}

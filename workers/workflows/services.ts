@@ -1,0 +1,51 @@
+import type { Bus } from '../../bus/connect.ts'
+import { readBytes, storeBytes } from '../../bus/objects.ts'
+import type { EngineOptions } from './engine.ts'
+import { TaskFailure, type TaskFiles } from './plugin.ts'
+
+const fileUri = /^busbar:\/\/\/files\/([A-Za-z0-9_-]{1,128})$/
+const maxFileBytes = 64 * 1024 ** 2
+
+/** What of the platform tasks may use. */
+export function taskServices(bus: Bus): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
+  const away = async (what: string): Promise<never> => {
+    throw new TaskFailure('refused', `${what} is not there for tasks`)
+  }
+  const kv = {
+    get: () => away('The key-value store'),
+    put: () => away('The key-value store'),
+    delete: () => away('The key-value store'),
+    keys: () => away('The key-value store'),
+  }
+  return {
+    services: { fetch: () => away('The network'), kv, files: taskFiles(bus) },
+    credential: async () => null,
+    kv: () => away('The key-value store'),
+  }
+}
+
+/** Files lie in the object store under their digest. */
+function taskFiles(bus: Bus): TaskFiles {
+  return {
+    async put(given) {
+      const bytes = given instanceof Uint8Array ? given : await collected(given)
+      return { uri: `busbar:///files/${await storeBytes(bus, bytes)}`, sizeBytes: bytes.length }
+    },
+    async get(uri) {
+      const digest = fileUri.exec(uri)?.[1]
+      if (digest === undefined) throw new TaskFailure('refused', 'This is no URI of a file: busbar:///files/<digest>')
+      return await readBytes(bus, digest)
+    },
+  }
+}
+
+async function collected(chunks: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  const parts: Uint8Array[] = []
+  let sizeBytes = 0
+  for await (const chunk of chunks) {
+    sizeBytes += chunk.length
+    if (sizeBytes > maxFileBytes) throw new TaskFailure('refused', `The file is larger than ${maxFileBytes} bytes`)
+    parts.push(chunk)
+  }
+  return Buffer.concat(parts)
+}
