@@ -44,6 +44,8 @@ export interface EngineOptions {
   readonly concurrency?: number
   /** Tasks from the queue that run here at a time. Default 32. */
   readonly taskConcurrency?: number
+  /** How long a worker may be silent before others get what it had in hand. Default 30,000. */
+  readonly ackWaitMs?: number
   /** Default: the one of tasks that name none. */
   readonly groups?: readonly string[]
   readonly onObservation: (observation: EngineObservation) => void
@@ -107,10 +109,12 @@ class Engine implements WorkflowEngine {
   }
 
   start(): void {
-    const { onObservation, concurrency = 64, taskConcurrency = 32, groups = [defaultGroup] } = this.#options
+    const { onObservation, concurrency = 64, taskConcurrency = 32, groups = [defaultGroup], ackWaitMs } = this.#options
     const { signal } = this.#stopping
     const run = (consumer: string, more: Omit<Parameters<typeof consume>[1], 'consumer' | 'onObservation'>) => {
-      this.#consumers.push(consume(this.#bus, { consumer, onObservation, ...more }, signal))
+      this.#consumers.push(
+        consume(this.#bus, { consumer, onObservation, ...(ackWaitMs && { ackWaitMs }), ...more }, signal),
+      )
     }
     // An execution begins with the event that created it: there is nothing else to be stored, and nothing that could be lost.
     run('workers-workflows-executions', {
