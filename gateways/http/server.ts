@@ -51,11 +51,7 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
       const failure = failureOf(error)
       const answer = reply as FastifyReply
       if (failure.fault) options.onFault({ requestId: request.id, route: request.method, error })
-      void answer
-        .code(failure.status)
-        .header('X-Request-Id', request.id)
-        .type(jsonType)
-        .send(body(failure, request.id))
+      void answer.code(failure.status).header('X-Request-Id', request.id).type(jsonType).send(body(failure, request.id))
     },
     clientErrorHandler: refuseMalformedRequest,
     routerOptions: { maxParamLength, ignoreTrailingSlash: true, querystringParser: () => ({}) },
