@@ -163,7 +163,9 @@ export class ExecutionActor {
     const taken = this.#unsaved?.taken ?? []
     this.#unsaved = null
     this.#stored = null
-    this.#queue.unshift(...taken, ...batch.filter((each) => !taken.includes(each)))
+    const all = [...taken, ...batch.filter((each) => !taken.includes(each))]
+    // What was not answered may be stored nonetheless, and then nobody has done what follows from it.
+    this.#queue.unshift(...all.map((each) => ({ ...each, again: true })))
   }
 
   #giveUp(batch: readonly Waiting[], error: unknown): void {
