@@ -178,9 +178,9 @@ const here = import.meta.dirname
 const setpriv = '/usr/bin/setpriv'
 /**
  * Sets limits that the system knows, then becomes the program: no core files, no file larger (in blocks of 512 bytes) than that of the
- * slots. Memory is watched instead: V8 sets aside half a gigabyte of address space an isolate, which every such limit counts.
+ * slots. Whatever has been put into the environment on the way (by an agent that wraps what is spawned) is dropped. Memory is watched instead: V8 sets aside half a gigabyte of address space an isolate, which every such limit counts.
  */
-const limiting = `ulimit -c 0 2>/dev/null; ulimit -f ${(slotCount * 4) / 512} 2>/dev/null; ulimit -n 64 2>/dev/null; exec "$@"`
+const limiting = `ulimit -c 0 2>/dev/null; ulimit -f ${(slotCount * 4) / 512} 2>/dev/null; ulimit -n 64 2>/dev/null; exec /usr/bin/env -i "$@"`
 
 function spawnHost(slots: number): ChildProcess {
   const tied = process.platform === 'linux' && existsSync(setpriv)
