@@ -1,3 +1,5 @@
+import type { TriggerPlan } from './trigger-plan.ts'
+
 /**
  * A flow as the engine runs it: its YAML, checked, with every default filled in. Made by `flow-yaml.ts`, stored with the revision,
  * and never changed: an execution is pinned to the plan it was queued with.
@@ -18,6 +20,8 @@ export interface FlowPlan {
   readonly timeoutMs: number | null
   readonly concurrency: ConcurrencyPlan | null
   readonly labels: Readonly<Record<string, string>>
+  /** What starts it by itself; absent for nothing. */
+  readonly triggers?: readonly TriggerPlan[]
 }
 
 export interface InputPlan {

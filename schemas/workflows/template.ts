@@ -61,6 +61,21 @@ export function templateMistake(text: string): string | null {
   }
 }
 
+/**
+ * What a text names from outside, each as the steps to it: `outputs["a"].rows` is `['outputs', 'a', 'rows']`; a step that is looked up
+ * is a list itself.
+ *
+ * @throws {TemplateMistake}
+ */
+export function templateReferences(text: string): readonly (readonly unknown[])[] {
+  try {
+    // What credentials are made into is ours, not the flow's.
+    return liquid.globalVariableSegmentsSync(parse(text)).filter(([root]) => root !== credentialsName)
+  } catch (error) {
+    throw new TemplateMistake(reason(error), { cause: error })
+  }
+}
+
 /** Every credential that a value asks for, at any depth. */
 export function credentialsIn(value: unknown): readonly CredentialUse[] {
   const found = new Map<string, CredentialUse>()

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { Type } from 'typebox'
 import type { Bus } from '../../bus/connect.ts'
 import { KvConflict, openCollection } from '../../bus/kv.ts'
+import { writtenSchema } from '../../schemas/workflows/input-schema.ts'
 import { type PluginManifest, pluginCollection } from '../../schemas/workflows/plugin-manifest.ts'
 import type { Plugin } from './plugin.ts'
 
@@ -26,9 +27,9 @@ export async function publishManifests(bus: Bus, plugins: Iterable<Plugin>): Pro
   }
 }
 
-/** As it is read back: schemas carry members that JSON does not know. */
+/** As it is read back: schemas carry members that JSON does not know. What has a default need not be given. */
 function plain(manifest: PluginManifest): unknown {
-  return JSON.parse(JSON.stringify(manifest))
+  return JSON.parse(JSON.stringify({ ...manifest, inputSchema: writtenSchema(manifest.inputSchema) }))
 }
 
 /** Another worker that starts at the same time says the same. */

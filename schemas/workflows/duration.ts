@@ -1,0 +1,15 @@
+const unitsMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+const iso = /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$/
+
+/** `500ms`, `30s`, `5m`, `2h`, `1d`, `PT1H30M`, or a number of milliseconds; null for anything else. */
+export function parseDuration(written: unknown): number | null {
+  if (typeof written === 'number') return written >= 0 && Number.isFinite(written) ? written : null
+  if (typeof written !== 'string') return null
+  const text = written.trim()
+  const [, amount, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text) ?? []
+  if (amount !== undefined) return Number(amount) * unitsMs[unit ?? 'ms']!
+  const parts = iso.exec(text)
+  if (parts === null || text === 'P' || text.endsWith('T')) return null
+  const [days, hours, minutes, seconds] = parts.slice(1).map((part) => Number(part ?? 0))
+  return ((days! * 24 + hours!) * 60 + minutes!) * 60_000 + seconds! * 1_000
+}
