@@ -8,6 +8,23 @@ import { subflow } from './plugins/core/subflow.ts'
 import { choice } from './plugins/core/switch.ts'
 import { wait } from './plugins/core/wait.ts'
 import { whileLoop } from './plugins/flow-control/while.ts'
+import { airtable } from './plugins/saas/airtable.ts'
+import { asana } from './plugins/saas/asana.ts'
+import { github } from './plugins/saas/github.ts'
+import { gitlab } from './plugins/saas/gitlab.ts'
+import { googleSheets } from './plugins/saas/google-sheets.ts'
+import { hubspot } from './plugins/saas/hubspot.ts'
+import { jira } from './plugins/saas/jira.ts'
+import { linear } from './plugins/saas/linear.ts'
+import { notion } from './plugins/saas/notion.ts'
+import { pagerduty } from './plugins/saas/pagerduty.ts'
+import { salesforce } from './plugins/saas/salesforce.ts'
+import { sendgrid } from './plugins/saas/sendgrid.ts'
+import { shopify } from './plugins/saas/shopify.ts'
+import { stripe } from './plugins/saas/stripe.ts'
+import { trello } from './plugins/saas/trello.ts'
+import { twilio } from './plugins/saas/twilio.ts'
+import { zendesk } from './plugins/saas/zendesk.ts'
 
 /** The built-in plugins, in the order of the catalogue. A library that one needs is imported when it first runs. */
 export const catalogue: readonly Plugin[] = [
@@ -22,4 +39,22 @@ export const catalogue: readonly Plugin[] = [
   log,
   // Flow Control
   whileLoop,
+  // SaaS
+  github,
+  jira,
+  notion,
+  stripe,
+  hubspot,
+  linear,
+  gitlab,
+  asana,
+  trello,
+  airtable,
+  googleSheets,
+  salesforce,
+  zendesk,
+  shopify,
+  sendgrid,
+  twilio,
+  pagerduty,
 ]
