@@ -1,13 +1,13 @@
 import { decide } from '../../bus/decide.ts'
-import { load, readMessage } from '../../bus/load.ts'
+import { readMessage } from '../../bus/load.ts'
 import { asking } from '../../bus/publish.ts'
-import { eventSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type ExecutionState, execution } from '../../schemas/workflows/execution.ts'
 import { ExecutionCreated, type ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
-import { flow, flowEvents, requireFlow } from '../../schemas/workflows/flow.ts'
+import { flowEvents } from '../../schemas/workflows/flow.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import { executionPlace } from './execution-commands.ts'
+import { flowPlace, requireSaved } from './flow-store.ts'
 import type { WorkflowService } from './service.ts'
 
 type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>['data']
@@ -31,8 +31,8 @@ export async function createExecution(service: WorkflowService, created: Created
 
 /** The flow as it is now. @throws {Rejected} `workflows/flow-not-found`; {BusUnavailable} */
 export async function latestFlow({ bus }: Pick<WorkflowService, 'bus'>, flowId: string) {
-  const { state, sequence } = await load(bus, flow, flowPlace(flowId))
-  return { ...requireFlow(state), sequence }
+  const { flow: saved, sequence } = await requireSaved(bus, flowId)
+  return { ...saved, sequence }
 }
 
 /** The plan of one revision. @throws {Rejected} `workflows/flow-not-found`; {BusUnavailable} */
@@ -51,8 +51,4 @@ export async function pinnedFlow(
     }
     sequence = stored.seq + 1
   }
-}
-
-function flowPlace(flowId: string) {
-  return { stream: 'EVT_WORKFLOWS', subject: eventSubject('workflows', 'flow', flowId) }
 }

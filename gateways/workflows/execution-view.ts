@@ -29,7 +29,7 @@ export async function shownTask(bus: Bus, { outputs, failure, ...told }: TaskRec
 }
 
 /** JSON text, or where to get it when it is long. @throws {ObjectDamaged}; {BusUnavailable} */
-async function outputText(bus: Bus, value: Value): Promise<string> {
+export async function outputText(bus: Bus, value: Value): Promise<string> {
   if ('json' in value) return JSON.stringify(value.json)
   if (value.sizeBytes > maxShownBytes) return JSON.stringify({ truncated: true, sizeBytes: value.sizeBytes })
   return Buffer.from(await readBytes(bus, value.object)).toString('utf8')

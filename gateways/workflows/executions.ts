@@ -15,7 +15,7 @@ import { executionEvents } from '../../schemas/workflows/execution-facts.ts'
 import { decideExecution, executionPlace, loadExecution } from './execution-commands.ts'
 import { shownExecution, shownTask, wholeText } from './execution-view.ts'
 import { repeatRoutes } from './executions-repeat.ts'
-import { bodyOf, invalid, pageOf, queryOf, replyList, timeField, wholeNumber } from './request.ts'
+import { bodyOf, invalid, labelsField, pageOf, queryOf, replyList, timeField, wholeNumber } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }
@@ -139,16 +139,6 @@ function filterOf(query: Readonly<Partial<Record<(typeof listParameters)[number]
 function statusField(status: string): string {
   if ((statuses as readonly string[]).includes(status)) return status
   throw invalid('status', `must be one of ${statuses.join(', ')}, or several with commas`)
-}
-
-function labelsField(text: string): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    text.split(',').map((pair) => {
-      const at = pair.indexOf(':')
-      if (at < 1) throw invalid('label', 'must be name:value, or several with commas')
-      return [pair.slice(0, at), pair.slice(at + 1)]
-    }),
-  )
 }
 
 /** The raw history, or with `?at=<sequence>` the state as it was behind that message. */

@@ -97,3 +97,14 @@ export function replyList(
   }
   return rows
 }
+
+/** `name:value`, several with commas. @throws {Rejected} `http/bad-request` */
+export function labelsField(text: string): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    text.split(',').map((pair) => {
+      const at = pair.indexOf(':')
+      if (at < 1) throw invalid('label', 'must be name:value, or several with commas')
+      return [pair.slice(0, at), pair.slice(at + 1)]
+    }),
+  )
+}

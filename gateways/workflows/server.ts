@@ -10,6 +10,8 @@ import { registerWebSockets } from '../http/websocket.ts'
 import { approvalRoutes } from './approvals.ts'
 import { executionLogRoutes } from './execution-logs.ts'
 import { executionRoutes } from './executions.ts'
+import { yamlTypes } from './flow-text.ts'
+import { flowRoutes } from './flows.ts'
 import { healthRoutes } from './health.ts'
 import { metricsRoutes } from './metrics.ts'
 import { openPluginView, type PluginViewObservation } from './plugin-view.ts'
@@ -96,11 +98,13 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
     corsOrigins,
     onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
   })
+  app.addContentTypeParser(yamlTypes, { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   await registerWebSockets(app, { maxPayloadBytes: maxSocketPayloadBytes })
   const refuseOthers = refuseOtherMethods(app)
   healthRoutes(app, service)
   metricsRoutes(app, service)
   pluginRoutes(app, service)
+  flowRoutes(app, service)
   executionRoutes(app, service)
   executionLogRoutes(app, service, corsOrigins)
   approvalRoutes(app, service)

@@ -44,8 +44,7 @@ export async function applyFlows({ client, bus }: ProjectionTarget, messages: re
         await client.query(upsertFlow, [id, name, namespace, revision, yamlContent, plan.labels, at, by, message.seq])
         await client.query(insertRevision, [id, revision, yamlContent, at, by, data.restoredFrom ?? null])
       } else if (type === 'workflows.flow.enabled') {
-        const change = 'update flows set enabled = $2, updated_at = $3 where id = $1'
-        await client.query(change, [id, data.enabled, new Date(data.at)])
+        await client.query('update flows set enabled = $2 where id = $1', [id, data.enabled])
       } else {
         await client.query('delete from flows where id = $1', [id])
         await client.query('delete from flow_revisions where flow_id = $1', [id])
