@@ -1,4 +1,10 @@
 import type { Plugin } from './plugin.ts'
+import { anthropic } from './plugins/ai/anthropic.ts'
+import { embeddings } from './plugins/ai/embeddings.ts'
+import { gemini } from './plugins/ai/gemini.ts'
+import { image } from './plugins/ai/image.ts'
+import { ollama } from './plugins/ai/ollama.ts'
+import { openai } from './plugins/ai/openai.ts'
 import { approval } from './plugins/core/approval.ts'
 import { foreach } from './plugins/core/foreach.ts'
 import { choose } from './plugins/core/if.ts'
@@ -57,4 +63,11 @@ export const catalogue: readonly Plugin[] = [
   sendgrid,
   twilio,
   pagerduty,
+  // AI
+  openai,
+  anthropic,
+  gemini,
+  ollama,
+  embeddings,
+  image,
 ]

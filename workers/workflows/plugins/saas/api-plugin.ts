@@ -1,5 +1,6 @@
 import { type TProperties, type TSchema, Type } from 'typebox'
 import { definePlugin, type Plugin, TaskFailure, type TaskRun } from '../../plugin.ts'
+import { callJson } from '../http-json.ts'
 
 /** One request of a service's API, as its reference writes it. */
 export interface ApiOperation {
@@ -41,9 +42,6 @@ interface ApiPlugin {
   /** Properties of the example flow, in YAML, below `operation`. */
   readonly example: string
 }
-
-const maxAnswerBytes = 10 * 1024 * 1024
-const maxTold = 500
 
 /** A plugin for a service with an HTTP API: its operations in a table. */
 export function defineApiPlugin(api: ApiPlugin): Plugin {
@@ -95,36 +93,23 @@ function optional(fields: TProperties): TProperties {
   return Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Type.Optional(schema as TSchema)]))
 }
 
-async function callApi(api: ApiPlugin, { input, signal, services, idempotencyKey, log }: TaskRun<ApiInput>) {
+async function callApi(api: ApiPlugin, given: TaskRun<ApiInput>) {
+  const { input, idempotencyKey } = given
   const operation = api.operations[String(input.operation)]!
   for (const name of operation.required) {
     if (input[name] === undefined) {
       throw new TaskFailure('refused', `properties.${name} is needed for the operation ${input.operation}`)
     }
   }
-  const url = urlOf(api, operation, input)
   const sent = operation.body?.(input)
   const body = sent === undefined ? undefined : encode(api, sent)
-  const response = await services.fetch(url, {
+  return await callJson(given, {
+    service: api.name,
+    url: urlOf(api, operation, input),
     method: operation.method,
-    headers: {
-      Accept: 'application/json',
-      'User-Agent': 'busbar',
-      ...(body !== undefined && { 'Content-Type': contentType(api) }),
-      ...api.headers(input, idempotencyKey),
-    },
+    headers: { ...(body !== undefined && { 'Content-Type': contentType(api) }), ...api.headers(input, idempotencyKey) },
     ...(body !== undefined && { body }),
-    signal,
   })
-  const answer = await answerOf(response)
-  if (response.ok) return { status: response.status, body: answer }
-  const told = typeof answer === 'string' ? answer : JSON.stringify(answer)
-  log.warn(`${api.name} answered ${response.status}`)
-  const retried = response.status === 429 || response.status >= 500
-  throw new TaskFailure(
-    retried ? 'unavailable' : 'refused',
-    `${api.name} answered ${response.status}: ${told.slice(0, maxTold)}`,
-  )
 }
 
 function urlOf(api: ApiPlugin, { path, query = {} }: ApiOperation, input: ApiInput): string {
@@ -155,18 +140,6 @@ function addFields(form: URLSearchParams, name: string, value: unknown): void {
   if (typeof value !== 'object') form.append(name, String(value))
   else {
     for (const [key, each] of Object.entries(value)) addFields(form, name === '' ? key : `${name}[${key}]`, each)
-  }
-}
-
-async function answerOf(response: Response): Promise<unknown> {
-  const bytes = Buffer.from(await response.arrayBuffer())
-  if (bytes.length > maxAnswerBytes) throw new TaskFailure('refused', 'The answer is larger than 10 MB')
-  const text = bytes.toString('utf8')
-  if (text === '') return null
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
   }
 }
 
