@@ -68,7 +68,7 @@ export const roles: readonly Role[] = [
     portKey: 'gateway.workflows.port',
     paths: [
       { title: 'flows', path: '/api/v1/flows' },
-      { title: 'OpenAPI', path: '/api/v1/openapi.json' },
+      { title: 'try it', path: '/docs' },
     ],
     needsBus: true,
     start: startWorkflows,

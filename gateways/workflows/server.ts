@@ -4,6 +4,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { keyRing } from '../../bus/sealed.ts'
 import { openPositions } from '../../projections/positions.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
+import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { registerWebSockets } from '../http/websocket.ts'
@@ -14,6 +15,7 @@ import { yamlTypes } from './flow-text.ts'
 import { flowRoutes } from './flows.ts'
 import { healthRoutes } from './health.ts'
 import { metricsRoutes } from './metrics.ts'
+import { openApiRoutes } from './openapi.ts'
 import { openPluginView, type PluginViewObservation } from './plugin-view.ts'
 import { pluginRoutes } from './plugins.ts'
 import type { WorkflowService } from './service.ts'
@@ -101,6 +103,15 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
   app.addContentTypeParser(yamlTypes, { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   await registerWebSockets(app, { maxPayloadBytes: maxSocketPayloadBytes })
   const refuseOthers = refuseOtherMethods(app)
+  workflowRoutes(app, service, corsOrigins)
+  docsPage(app, { specUrl: '/api/v1/openapi.json', title: 'Workflow engine' })
+  refuseOthers()
+  return app
+}
+
+/** Every route of the API; WebSockets are to be registered before. */
+export function workflowRoutes(app: FastifyInstance, service: WorkflowService, corsOrigins: readonly string[]): void {
+  openApiRoutes(app)
   healthRoutes(app, service)
   metricsRoutes(app, service)
   pluginRoutes(app, service)
@@ -108,6 +119,4 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
   executionRoutes(app, service)
   executionLogRoutes(app, service, corsOrigins)
   approvalRoutes(app, service)
-  refuseOthers()
-  return app
 }

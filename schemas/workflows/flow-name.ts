@@ -8,9 +8,9 @@ const Holder = Type.Object(
 )
 
 /** The flow has this name in its namespace from now on, and no other flow can have it. */
-export const FlowNameClaimed = defineEvent('workflows.flow-name.claimed', Holder)
+const FlowNameClaimed = defineEvent('workflows.flow-name.claimed', Holder)
 /** The name is free again. */
-export const FlowNameReleased = defineEvent('workflows.flow-name.released', Holder)
+const FlowNameReleased = defineEvent('workflows.flow-name.released', Holder)
 
 const flowNameEvents = defineEvents(FlowNameClaimed, FlowNameReleased)
 export type FlowNameFact = typeof flowNameEvents extends EventSet<infer F> ? F : never

@@ -146,7 +146,7 @@ export class YamlSource {
 }
 
 /** `tasks[0].properties["my key"]` */
-export function shownPath(path: Path): string {
+function shownPath(path: Path): string {
   return path
     .map((step, index) => {
       if (typeof step === 'number') return `[${step}]`

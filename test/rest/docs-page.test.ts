@@ -1,7 +1,7 @@
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
+import { docsPage } from '../../gateways/http/docs-page.ts'
 import { createHttpServer } from '../../gateways/http/server.ts'
-import { docsPage } from '../../gateways/rest/docs-page.ts'
 import { type FrontPageOptions, frontPage } from '../../gateways/rest/front-page.ts'
 
 async function served(options: { readonly specUrl: string; readonly title?: string }) {

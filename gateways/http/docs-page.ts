@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
-import { escapedHtml as escaped, serveAssets } from '../http/assets.ts'
+import { escapedHtml as escaped, serveAssets } from './assets.ts'
 
 export interface DocsPageOptions {
   /** Where the OpenAPI document is, as the browser asks for it. Its YAML is expected beside it. */
