@@ -13,7 +13,14 @@ import { parallel } from './plugins/core/parallel.ts'
 import { subflow } from './plugins/core/subflow.ts'
 import { choice } from './plugins/core/switch.ts'
 import { wait } from './plugins/core/wait.ts'
+import { postgres } from './plugins/databases/postgres.ts'
+import { sqlite } from './plugins/databases/sqlite.ts'
 import { whileLoop } from './plugins/flow-control/while.ts'
+import { discord } from './plugins/protocol/discord.ts'
+import { graphql } from './plugins/protocol/graphql.ts'
+import { slack } from './plugins/protocol/slack.ts'
+import { teams } from './plugins/protocol/teams.ts'
+import { telegram } from './plugins/protocol/telegram.ts'
 import { airtable } from './plugins/saas/airtable.ts'
 import { asana } from './plugins/saas/asana.ts'
 import { github } from './plugins/saas/github.ts'
@@ -45,6 +52,15 @@ export const catalogue: readonly Plugin[] = [
   log,
   // Flow Control
   whileLoop,
+  // Databases
+  postgres,
+  sqlite,
+  // Protocol
+  slack,
+  discord,
+  telegram,
+  graphql,
+  teams,
   // SaaS
   github,
   jira,

@@ -1,0 +1,56 @@
+import { DatabaseSync } from 'node:sqlite'
+
+// A process of its own, because nothing else ends a statement that runs too long.
+
+export interface SqliteJob {
+  readonly path: string
+  readonly statements: readonly { readonly sql: string; readonly parameters?: readonly unknown[] }[]
+  readonly maxRows: number
+}
+
+export interface SqliteResult {
+  readonly rows: readonly unknown[]
+  readonly rowCount: number
+}
+
+export type SqliteAnswer = { readonly results: readonly SqliteResult[] } | { readonly refused: string }
+
+function run({ path, statements, maxRows }: SqliteJob): SqliteAnswer {
+  // Nothing but this file: no extensions, no other databases.
+  const database = new DatabaseSync(path, { allowExtension: false, enableForeignKeyConstraints: true })
+  try {
+    database.exec('pragma journal_mode = memory; pragma trusted_schema = off; begin')
+    const results = statements.map((each) => runOne(database, each, maxRows))
+    database.exec('commit')
+    return { results }
+  } catch (error) {
+    return { refused: (error as Error).message }
+  } finally {
+    database.close()
+  }
+}
+
+function runOne(database: DatabaseSync, { sql, parameters = [] }: SqliteJob['statements'][number], maxRows: number) {
+  if (/\b(attach|detach|vacuum\s+into)\b/i.test(sql)) throw new Error('other databases cannot be attached')
+  const statement = database.prepare(sql)
+  statement.setReadBigInts(true)
+  const rows: unknown[] = []
+  for (const row of statement.iterate(...(parameters as never[]))) {
+    if (rows.length >= maxRows) throw new Error(`the statement gives more than ${maxRows} rows`)
+    rows.push(plainRow(row as Record<string, unknown>))
+  }
+  const changed = database.prepare('select changes() as n').get() as { n: number }
+  return { rows, rowCount: rows.length > 0 ? rows.length : changed.n }
+}
+
+/** Whole numbers that JSON cannot hold as texts, bytes as base64. */
+function plainRow(row: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => {
+      if (typeof value === 'bigint') return [name, Number.isSafeInteger(Number(value)) ? Number(value) : String(value)]
+      return [name, value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value]
+    }),
+  )
+}
+
+process.once('message', (job) => process.send?.(run(job as SqliteJob)))

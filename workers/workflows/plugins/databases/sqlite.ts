@@ -1,0 +1,84 @@
+import { Type } from 'typebox'
+import { definePlugin, TaskFailure } from '../../plugin.ts'
+import { SqlOutput, sqlProperties } from './sql-properties.ts'
+import type { SqliteAnswer, SqliteJob } from './sqlite-process.ts'
+
+const maxFileBytes = 256 * 1024 * 1024
+
+export const sqlite = definePlugin({
+  id: 'db.sqlite',
+  name: 'SQLite',
+  category: 'Databases',
+  description:
+    'Runs SQL on a SQLite database: a file of another task, or one that begins empty; what it becomes is a file again.',
+  effect: 'pure',
+  input: Type.Object(
+    {
+      file: Type.Optional(
+        Type.String({
+          description: 'The database, from another task; empty without one',
+          examples: ['{{ outputs.make.uri }}'],
+        }),
+      ),
+      ...sqlProperties('select * from film where id = ?'),
+      keep: Type.Boolean({ description: 'Whether the database is given as a file', default: false, examples: [true] }),
+    },
+    { additionalProperties: false },
+  ),
+  output: Type.Object({
+    ...SqlOutput.properties,
+    uri: Type.Union([Type.String(), Type.Null()], { description: 'The database, when it is kept', examples: [null] }),
+  }),
+  example: `name: ask-sqlite
+tasks:
+  - name: ask
+    type: db.sqlite
+    properties:
+      statements:
+        - sql: create table t (id integer)
+        - sql: insert into t values (1), (2)
+        - sql: select sum(id) as total from t
+`,
+  async run({ input: { file, sql, parameters, statements, maxRows, timeoutMs, keep }, scratch, services, signal }) {
+    const [{ join }, { readFile, stat, writeFile }] = await Promise.all([
+      import('node:path'),
+      import('node:fs/promises'),
+    ])
+    const path = join(await scratch(), 'database.sqlite')
+    if (file !== undefined) await writeFile(path, await services.files.get(file))
+    const all = (statements ?? [{ sql: sql ?? '', parameters }]) as SqliteJob['statements']
+    const answer = await inProcess({ path, statements: all, maxRows }, timeoutMs, signal)
+    if ('refused' in answer) throw new TaskFailure('refused', `SQLite refused it: ${answer.refused}`)
+    const results = [...answer.results]
+    const { rows, rowCount } = results.at(-1) ?? { rows: [], rowCount: 0 }
+    const told = { rows: [...rows], rowCount, results }
+    if (!keep) return { ...told, uri: null }
+    if ((await stat(path)).size > maxFileBytes) throw new TaskFailure('refused', 'The database is too large to be kept')
+    return { ...told, uri: (await services.files.put(await readFile(path))).uri }
+  },
+})
+
+async function inProcess(job: SqliteJob, timeoutMs: number, signal: AbortSignal): Promise<SqliteAnswer> {
+  const { fork } = await import('node:child_process')
+  const child = fork(new URL('./sqlite-process.ts', import.meta.url), {
+    env: {},
+    execArgv: ['--disable-warning=ExperimentalWarning'],
+    serialization: 'advanced',
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  })
+  const ended = Promise.withResolvers<SqliteAnswer>()
+  const timer = setTimeout(() => ended.reject(new TaskFailure('timeout', `Not done after ${timeoutMs} ms`)), timeoutMs)
+  const stop = () => ended.reject(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
+  child.once('message', (answer) => ended.resolve(answer as SqliteAnswer))
+  child.once('error', (error) => ended.reject(error))
+  child.once('exit', () => ended.reject(new TaskFailure('refused', 'SQLite ended without an answer')))
+  child.send(job)
+  try {
+    return await ended.promise
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', stop)
+    child.kill('SIGKILL')
+  }
+}
