@@ -1,7 +1,6 @@
-import { Cron } from 'croner'
 import type { FastifyInstance } from 'fastify'
 import { Value } from 'typebox/value'
-import { Rejected } from '../../schemas/failure.ts'
+import { cronMistake, nextTick } from '../../schemas/cron.ts'
 import { decideSetTriggers } from '../../schemas/functions/function.ts'
 import { ChangeTrigger, CronTrigger, isCron, maxTriggers, type Trigger } from '../../schemas/functions/trigger.ts'
 import { functionId, invalid, readObject } from './request.ts'
@@ -28,10 +27,10 @@ export function triggerRoutes(app: FastifyInstance, service: FunctionService): v
 
 function shown({ view }: FunctionService, id: string) {
   const { state } = view.get(id)
-  const now = new Date()
+  const now = Date.now()
   const triggers = state.triggers.map((trigger) => {
     const next = isCron(trigger) ? nextTick(trigger, now) : null
-    return { ...trigger, ...(next !== null && { nextAt: next.toISOString() }) }
+    return { ...trigger, ...(next !== null && { nextAt: new Date(next).toISOString() }) }
   })
   return { id, triggers }
 }
@@ -61,15 +60,6 @@ function readTrigger(value: unknown, place: string): Trigger {
 }
 
 function checkCron(trigger: CronTrigger, place: string): void {
-  let next: Date | null
-  try {
-    next = nextTick(trigger, new Date())
-  } catch (cause) {
-    throw new Rejected('functions/invalid-request', `${place}.cron: ${(cause as Error).message}`, { cause })
-  }
-  if (next === null) throw invalid(`${place}.cron will never come`)
-}
-
-function nextTick({ cron, timezone = 'UTC' }: CronTrigger, now: Date): Date | null {
-  return new Cron(cron, { timezone, paused: true, mode: '5-or-6-parts' }).nextRun(now)
+  const mistake = cronMistake(trigger, Date.now())
+  if (mistake !== null) throw invalid(`${place}.cron${mistake.startsWith('will') ? '' : ':'} ${mistake}`)
 }

@@ -4,6 +4,7 @@ import { type FollowObservation, follow } from '../../bus/follow.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { sourceSubjects, tableSubject } from '../../bus/subject.ts'
 import { type ChangeEvent, changeHeader } from '../../schemas/data/change.ts'
+import { wantsChange } from '../../schemas/data/change-filter.ts'
 import { type DeployedState, functionAggregate, placed } from '../../schemas/functions/function.ts'
 import { callTarget } from '../../schemas/functions/target.ts'
 import { type ChangeTrigger, isCron } from '../../schemas/functions/trigger.ts'
@@ -26,7 +27,6 @@ interface Wanted {
 }
 
 const consumer = 'workers-functions-change-triggers'
-const everyOperation = ['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']
 
 /**
  * Calls functions with the changes of their tables, each change once. Changes are read only while a function wants some; the consumer
@@ -115,8 +115,7 @@ async function fire(
 ): Promise<void> {
   // By the bus's time: that of the commit is another machine's.
   if (at < state.triggersSetAt) return
-  const { type } = JSON.parse(Buffer.from(data).toString('utf8')) as ChangeEvent
-  if (!(trigger.operations ?? everyOperation).includes(type)) return
+  if (!wantsChange(trigger, JSON.parse(Buffer.from(data).toString('utf8')) as ChangeEvent)) return
   const place = [changeHeader.origin, changeHeader.lsn, changeHeader.index].map((name) => headers.get(name))
   await triggerInvocation(bus, callTarget(id, state), {
     id: ['change', trigger.name, ...(place.includes('') ? [String(sequence)] : place)],

@@ -1,10 +1,10 @@
-import { Cron } from 'croner'
 import { Value } from 'typebox/value'
 import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import { load } from '../../bus/load.ts'
 import { dueSubjects, eventSubject, unescapeToken } from '../../bus/subject.ts'
 import { setTimer } from '../../bus/timers.ts'
+import { nextTick } from '../../schemas/cron.ts'
 import { type DeployedState, functionAggregate, placed } from '../../schemas/functions/function.ts'
 import { callTarget } from '../../schemas/functions/target.ts'
 import { type CronTrigger, isCron, Tick, tickPurpose } from '../../schemas/functions/trigger.ts'
@@ -85,9 +85,4 @@ async function tick(bus: Bus, body: unknown): Promise<void> {
     body: JSON.stringify({ type: 'cron', trigger: name, at: new Date(at).toISOString() }),
   })
   await scheduleNext(bus, functionId, trigger, version, Math.max(at, Date.now()))
-}
-
-function nextTick({ cron, timezone = 'UTC' }: CronTrigger, after: number): number | null {
-  const next = new Cron(cron, { timezone, paused: true, mode: '5-or-6-parts' }).nextRun(new Date(after))
-  return next === null ? null : next.getTime()
 }
