@@ -40,7 +40,12 @@ export async function startWorkflows({ config, log }: RoleContext): Promise<Runn
 export async function startWorkflowsWorker({ config, log }: RoleContext): Promise<RunningRole> {
   const { startWorkflowWorker } = await import('../workers/workflows/worker.ts')
   const bus = await openBus(config, log, 'worker:workflows', 'all')
-  const worker = await startWorkflowWorker({ bus, onObservation: observe(log) })
+  const worker = await startWorkflowWorker({
+    bus,
+    // One policy for all that runs what users write.
+    egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
+    onObservation: observe(log),
+  })
   return {
     async stop() {
       await worker.stop()

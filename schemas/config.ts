@@ -191,7 +191,7 @@ export const configKeys = {
   'app.functions.fetch-allow': key(
     list,
     undefined,
-    'What functions may fetch besides public addresses, separated by commas: `loopback`, `private`, addresses, ranges (`10.0.0.0/8`) or host names; on a loopback address `busbar up` takes `loopback` unless told otherwise',
+    'What functions and tasks of flows may fetch besides public addresses, separated by commas: `loopback`, `private`, addresses, ranges (`10.0.0.0/8`) or host names; on a loopback address `busbar up` takes `loopback` unless told otherwise',
   ),
   'app.functions.fetch-deny': key(
     list,

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { type EgressSettings, egressPolicy } from '../../workers/functions/egress.ts'
+import { type EgressSettings, egressPolicy } from '../../workers/egress/policy.ts'
 import { type FetchOptions, functionFetch } from '../../workers/functions/fetch.ts'
 import type { FetchAnswer } from '../../workers/functions/sandbox/operations.ts'
 import { pack, unpack } from '../../workers/functions/sandbox/wire.ts'

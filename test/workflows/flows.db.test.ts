@@ -27,7 +27,7 @@ t.test('flows over HTTP', async (t) => {
     startWorkflowGateway({ ...options, bus, maxBodyBytes: 10_485_760, corsOrigins: ['*'], onObservation })
   const gateway = await start()
   const other = await start()
-  const worker = await startWorkflowWorker({ bus, onObservation })
+  const worker = await startWorkflowWorker({ bus, egress: { allow: ['loopback'], deny: [] }, onObservation })
   const projected = Promise.withResolvers<void>()
   const projector = startProjector({
     bus,

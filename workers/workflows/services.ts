@@ -2,12 +2,13 @@ import type { Bus } from '../../bus/connect.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import type { EngineOptions } from './engine.ts'
 import { TaskFailure, type TaskFiles } from './plugin.ts'
+import { type EgressSettings, taskFetch } from './task-fetch.ts'
 
 const fileUri = /^busbar:\/\/\/files\/([A-Za-z0-9_-]{1,128})$/
 const maxFileBytes = 64 * 1024 ** 2
 
 /** What of the platform tasks may use. */
-export function taskServices(bus: Bus): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
+export function taskServices(bus: Bus, egress: EgressSettings): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
   const away = async (what: string): Promise<never> => {
     throw new TaskFailure('refused', `${what} is not there for tasks`)
   }
@@ -18,7 +19,7 @@ export function taskServices(bus: Bus): Pick<EngineOptions, 'services' | 'creden
     keys: () => away('The key-value store'),
   }
   return {
-    services: { fetch: () => away('The network'), kv, files: taskFiles(bus) },
+    services: { fetch: taskFetch(egress), kv, files: taskFiles(bus) },
     credential: async () => null,
     kv: () => away('The key-value store'),
   }

@@ -3,19 +3,26 @@ import { catalogue } from './catalogue.ts'
 import { type EngineObservation, startWorkflowEngine, type WorkflowEngine } from './engine.ts'
 import { publishManifests } from './publish-manifests.ts'
 import { taskServices } from './services.ts'
+import type { EgressSettings } from './task-fetch.ts'
 
 export interface WorkflowWorkerOptions {
   readonly bus: Bus
+  /** What tasks may reach besides public addresses, and what they may not. */
+  readonly egress: EgressSettings
   readonly onObservation: (observation: EngineObservation) => void
 }
 
 /** The engine with the built-in plugins, which it tells the gateways about. @throws {BusUnavailable} */
-export async function startWorkflowWorker({ bus, onObservation }: WorkflowWorkerOptions): Promise<WorkflowEngine> {
+export async function startWorkflowWorker({
+  bus,
+  egress,
+  onObservation,
+}: WorkflowWorkerOptions): Promise<WorkflowEngine> {
   await publishManifests(bus, catalogue)
   return await startWorkflowEngine({
     bus,
     plugins: new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin])),
-    ...taskServices(bus),
+    ...taskServices(bus, egress),
     onObservation,
   })
 }

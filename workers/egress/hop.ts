@@ -3,9 +3,9 @@ import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } fro
 import { isIP, type LookupFunction, type Socket } from 'node:net'
 import { promisify } from 'node:util'
 import { brotliDecompress, gunzip, inflate } from 'node:zlib'
-import type { EgressPolicy } from './egress.ts'
+import type { EgressPolicy } from './policy.ts'
 
-/** What a function may not have; the text is for its author and names nothing of this machine. */
+/** What may not be fetched; the text is for its author and names nothing of this machine. */
 export class FetchRefused extends Error {
   override readonly name = 'FetchRefused'
 }
