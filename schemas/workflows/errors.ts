@@ -20,6 +20,12 @@ export const workflowErrors = {
   'workflows/approval-not-found': { status: 404, meaning: 'There is no such approval.' },
   'workflows/approval-decided': { status: 409, meaning: 'The approval is decided, or has expired.' },
   'workflows/trigger-not-found': { status: 404, meaning: 'There is no such trigger, or it is disabled.' },
+  'workflows/trigger-exists': { status: 409, meaning: 'The key of the webhook is that of another trigger.' },
+  'workflows/trigger-declared': { status: 409, meaning: 'The trigger is written in its flow and is changed there.' },
+  'workflows/signature-refused': {
+    status: 401,
+    meaning: 'The signature of a delivery to a webhook is missing, wrong or too old.',
+  },
   'workflows/plugin-not-found': { status: 404, meaning: 'No worker offers such a plugin.' },
   'workflows/credential-not-found': { status: 404, meaning: 'There is no such credential.' },
   'workflows/credential-exists': { status: 409, meaning: 'The namespace has a credential of that name.' },

@@ -1,5 +1,4 @@
 import { Compile } from 'typebox/compile'
-import { parseDuration } from './duration.ts'
 import { Fields, isMapping } from './flow-fields.ts'
 import { type ConcurrencyPlan, type FlowPlan, type InputPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
 import { readTasks, type TaskReading } from './flow-tasks.ts'
@@ -7,7 +6,7 @@ import { checkTemplates, type TemplateNames } from './flow-templates.ts'
 import { propertyProblems } from './input-schema.ts'
 import { inputSchema } from './inputs.ts'
 import type { PluginManifest } from './plugin-manifest.ts'
-import { type TriggerPlan, triggerConfigs } from './trigger-plan.ts'
+import { type TriggerPlan, triggerConfigs, triggerMistake } from './trigger-plan.ts'
 import { type FlowProblem, type Path, YamlSource } from './yaml-source.ts'
 
 export type ReadFlow =
@@ -234,9 +233,8 @@ function readTriggers(source: YamlSource, fields: Fields): readonly TriggerPlan[
     // Of a type that is not known nobody can say what it takes.
     const problems = value.type === type ? propertyProblems(triggerConfigs[type], config) : []
     for (const problem of problems) source.add([...path, ...problem.path], problem.message, problem.of)
-    if (type === 'interval' && own.has('every') && parseDuration(own.raw('every')) === null) {
-      own.wrong('every', 'must be a duration: 500ms, 30s, 5m, 2h, 1d or PT1H30M')
-    }
+    const mistake = value.type === type && problems.length === 0 ? triggerMistake(type, config) : null
+    if (mistake !== null) own.wrong(mistake.member, mistake.message)
     return [{ name, type, enabled: own.flag('enabled', true), inputs: own.mapping('inputs', 200), config }]
   })
 }
