@@ -77,7 +77,11 @@ async function site(
     answer(request, response, (server.address() as AddressInfo).port)
   })
   await new Promise<void>((resolve) => server.listen(0, '0.0.0.0', resolve))
-  t.teardown(() => server.close())
+  t.teardown(() => {
+    server.close()
+    // A request that a function has given up goes on until its limit.
+    server.closeAllConnections()
+  })
   return { port: (server.address() as AddressInfo).port, seen }
 }
 
