@@ -149,17 +149,34 @@ export async function listApprovals(
   return rows
 }
 
-/** Executions that have not ended and of which nothing was heard for a time: something may have been lost. */
+export interface IdleExecution {
+  readonly id: string
+  /** Of the event in EVT_EXECUTIONS that created it. */
+  readonly createdSequence: number
+}
+
+/**
+ * Executions that have not ended and of which nothing was heard for a time, those first of which for the longest: something may have
+ * been lost. @param after `next` of the page before
+ */
 export async function idleExecutions(
   database: pg.Pool,
-  { idleMs, limit }: { readonly idleMs: number; readonly limit: number },
-): Promise<readonly string[]> {
+  { idleMs, limit, after }: { readonly idleMs: number; readonly limit: number; readonly after: string | null },
+): Promise<{ readonly executions: readonly IdleExecution[]; readonly next: string | null }> {
+  const [at, id] = after?.split(' ') ?? [null, '']
   const { rows } = await database.query(
-    `select id from ${schema}.executions where finished_at is null and last_at < now() - $1 * interval '1 millisecond'
-     order by last_at limit $2`,
-    [idleMs, limit],
+    `select id, created_sequence::float8 as "createdSequence", extract(epoch from last_at)::text as at
+     from ${schema}.executions
+     where finished_at is null and last_at < now() - $1 * interval '1 millisecond'
+       and ($3::text is null or (last_at, id) > (to_timestamp($3::float8), $4))
+     order by last_at, id limit $2`,
+    [idleMs, limit, at, id],
   )
-  return rows.map(({ id }) => id as string)
+  const last = rows.length < limit ? undefined : rows.at(-1)
+  return {
+    executions: rows.map(({ id, createdSequence }) => ({ id, createdSequence })),
+    next: last === undefined ? null : `${last.at} ${last.id}`,
+  }
 }
 
 /** How many there are by status, for metrics. */

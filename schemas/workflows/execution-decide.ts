@@ -30,7 +30,11 @@ export type TaskResult =
 /** What reaches an execution from the engine itself; none of them can be refused. */
 export type ExecutionCommand =
   /** Begin, or look whether a time has come or something was lost. */
-  | { readonly type: 'nudge' }
+  | {
+      readonly type: 'nudge'
+      /** Nothing was heard of it for a time: what may have been lost is done again. */
+      readonly sweep?: true
+    }
   /** One of the flow's places was given to it, or refused. */
   | { readonly type: 'slot'; readonly granted: boolean }
   | {

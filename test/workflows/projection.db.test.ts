@@ -144,7 +144,14 @@ t.test('read models of executions', async (t) => {
       ),
       ['done'],
     )
-    t.same(await idleExecutions(database, { idleMs: -60_000, limit: 10 }), ['loop', 'gate'])
+    const idle = async (limit: number, after: string | null = null) => {
+      const { executions, next } = await idleExecutions(database, { idleMs: -60_000, limit, after })
+      return { ids: executions.map(({ id }) => id), next }
+    }
+    t.same(await idle(10), { ids: ['loop', 'gate'], next: null })
+    const first = await idle(1)
+    t.same(first.ids, ['loop'])
+    t.same((await idle(1, first.next)).ids, ['gate'])
   })
 
   t.test('tables that are dropped are filled again, with the same content', async (t) => {

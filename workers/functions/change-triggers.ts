@@ -1,13 +1,14 @@
 import type { Bus } from '../../bus/connect.ts'
-import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import type { ConsumeObservation } from '../../bus/consume.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import type { Delivery } from '../../bus/handle.ts'
-import { sourceSubjects, tableSubject } from '../../bus/subject.ts'
-import { type ChangeEvent, changeHeader } from '../../schemas/data/change.ts'
+import { tableSubject } from '../../bus/subject.ts'
+import type { ChangeEvent } from '../../schemas/data/change.ts'
 import { wantsChange } from '../../schemas/data/change-filter.ts'
 import { type DeployedState, functionAggregate, placed } from '../../schemas/functions/function.ts'
 import { callTarget } from '../../schemas/functions/target.ts'
 import { type ChangeTrigger, isCron } from '../../schemas/functions/trigger.ts'
+import { changePlace, changeReader } from '../change-reader.ts'
 import { triggerInvocation } from './invocations.ts'
 
 export interface ChangeTriggersOptions {
@@ -37,14 +38,16 @@ export async function serveChangeTriggers(
   options: ChangeTriggersOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const { source, onObservation } = options
+  const { changeStream, source, onObservation } = options
   const functions = new Map<string, DeployedState>()
   let byTable = new Map<string, Wanted[]>()
-  let reading: Promise<void> | null = null
+  const handle = async (table: string, delivery: Delivery) => {
+    for (const wanted of byTable.get(table) ?? []) await fire(bus, wanted, delivery)
+  }
+  const reader = changeReader(bus, { changeStream, source, consumer, handle, onObservation }, signal)
   const update = () => {
     byTable = tablesOf(functions, source)
-    if (byTable.size === 0 || reading !== null || signal.aborted) return
-    reading = read(bus, options, firstTime(byTable), (subject) => byTable.get(subject) ?? [], signal)
+    if (byTable.size > 0) reader.begin(firstTime(byTable))
   }
   const follower = await follow(bus, {
     stream: 'EVT_FUNCTIONS',
@@ -65,7 +68,7 @@ export async function serveChangeTriggers(
     else signal.addEventListener('abort', resolve, { once: true })
   })
   await follower.close()
-  await reading
+  await reader.ended()
 }
 
 function tablesOf(functions: ReadonlyMap<string, DeployedState>, source: string): Map<string, Wanted[]> {
@@ -84,41 +87,13 @@ function firstTime(byTable: ReadonlyMap<string, readonly Wanted[]>): number {
   return Math.min(...[...byTable.values()].flat().map(({ state }) => state.triggersSetAt))
 }
 
-function read(
-  bus: Bus,
-  { changeStream, source, onObservation }: ChangeTriggersOptions,
-  since: number,
-  wantedFor: (subject: string) => readonly Wanted[],
-  signal: AbortSignal,
-): Promise<void> {
-  return consume(
-    bus,
-    {
-      stream: changeStream,
-      consumer,
-      subjects: [sourceSubjects(source)],
-      from: { since },
-      handle: async (delivery) => {
-        const table = delivery.subject.slice(0, delivery.subject.lastIndexOf('.'))
-        for (const wanted of wantedFor(table)) await fire(bus, wanted, delivery)
-      },
-      onObservation,
-    },
-    signal,
-  )
-}
-
-async function fire(
-  bus: Bus,
-  { id, state, trigger }: Wanted,
-  { data, headers, sequence, at }: Delivery,
-): Promise<void> {
+async function fire(bus: Bus, { id, state, trigger }: Wanted, delivery: Delivery): Promise<void> {
+  const { data, at } = delivery
   // By the bus's time: that of the commit is another machine's.
   if (at < state.triggersSetAt) return
   if (!wantsChange(trigger, JSON.parse(Buffer.from(data).toString('utf8')) as ChangeEvent)) return
-  const place = [changeHeader.origin, changeHeader.lsn, changeHeader.index].map((name) => headers.get(name))
   await triggerInvocation(bus, callTarget(id, state), {
-    id: ['change', trigger.name, ...(place.includes('') ? [String(sequence)] : place)],
+    id: ['change', trigger.name, ...changePlace(delivery)],
     path: `/invoke/${id}`,
     body: data,
   })

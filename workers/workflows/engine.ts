@@ -6,7 +6,7 @@ import { load } from '../../bus/load.ts'
 import { factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken } from '../../bus/subject.ts'
-import { type ExecutionState, execution } from '../../schemas/workflows/execution.ts'
+import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { TaskPlan } from '../../schemas/workflows/flow-plan.ts'
@@ -22,6 +22,7 @@ import {
   sendCommand,
   setExecutionTimer,
 } from './follow-ups.ts'
+import { leaseConsumers, lostLeases } from './lost-leases.ts'
 import type { Plugin } from './plugin.ts'
 import { runTask, type TaskEnvironment } from './run-task.ts'
 import { RunningTasks } from './running-tasks.ts'
@@ -104,6 +105,7 @@ class Engine implements WorkflowEngine {
       run: ({ plan, task, state, run, signal }) =>
         runTask(this.#environment(state.created!.executionId), { plan, task, state, run, signal }),
       perform: (state, followUp, again) => this.#perform(state, followUp, again),
+      lostLeases: (state, held) => lostLeases(this.#bus, state.created!.executionId, state, held),
       flushLogs: () => this.#logs.flush(),
     }
   }
@@ -117,7 +119,7 @@ class Engine implements WorkflowEngine {
       )
     }
     // An execution begins with the event that created it: there is nothing else to be stored, and nothing that could be lost.
-    run('workers-workflows-executions', {
+    run(leaseConsumers.executions, {
       stream: 'EVT_EXECUTIONS',
       concurrency,
       maxAckPending: maxBegun,
@@ -136,7 +138,7 @@ class Engine implements WorkflowEngine {
         handle: (delivery, ended) => this.#takeTask(delivery, ended),
       })
     }
-    run('workers-workflows-timers', {
+    run(leaseConsumers.timers, {
       stream: 'TIMERS',
       subjects: [dueSubjects('executions')],
       concurrency,
@@ -167,7 +169,8 @@ class Engine implements WorkflowEngine {
   async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {
     const executionId = unescapeToken(subject.split('.').at(-1)!)
     const command = JSON.parse(Buffer.from(data).toString('utf8')) as ExecutionCommand
-    await this.#hand(executionId, command, headers.get(messageIdHeader), deliveryCount > 1)
+    const swept = command.type === 'nudge' && command.sweep === true
+    await this.#hand(executionId, command, headers.get(messageIdHeader), swept || deliveryCount > 1)
   }
 
   async #takeTimer({ data, sequence, deliveryCount }: Delivery): Promise<void> {
@@ -249,7 +252,7 @@ class Engine implements WorkflowEngine {
         return await requestSlot(this.#bus, { flowId: state.created!.flowId, executionId, concurrency })
       }
       case 'child':
-        return await this.#startChild(state, followUp)
+        return await this.#startChild(state, followUp, again)
       case 'ended':
         return await this.#end(state)
       default:
@@ -257,7 +260,11 @@ class Engine implements WorkflowEngine {
     }
   }
 
-  async #startChild(state: ExecutionState, { run, opening }: Extract<FollowUp, { type: 'child' }>): Promise<void> {
+  async #startChild(
+    state: ExecutionState,
+    { run, opening }: Extract<FollowUp, { type: 'child' }>,
+    again: boolean,
+  ): Promise<void> {
     const { executionId, actor } = state.created!
     try {
       await startExecution(this.#bus, opening.flowId, {
@@ -268,6 +275,10 @@ class Engine implements WorkflowEngine {
         at: this.#context.now(),
         ...(opening.wait && { parent: { executionId, run } }),
       })
+      if (!again || !opening.wait) return
+      // It may have ended, and what it told was lost.
+      const child = await load(this.#bus, execution, executionPlace(opening.executionId))
+      if (isEnded(child.state.stage)) await this.#tellParent(child.state)
     } catch (error) {
       if ((error as Error).name !== 'Rejected') throw error
       this.#options.onObservation({ type: 'child-refused', executionId: opening.executionId, error })
@@ -284,13 +295,18 @@ class Engine implements WorkflowEngine {
   }
 
   async #end(state: ExecutionState): Promise<void> {
-    const { created, stage, outputs, failure, slotRequested } = state
+    const { created, slotRequested } = state
     const { executionId, flowId, parent } = created!
     const plan = await this.#context.plans.get(created!)
     if (plan.timeoutMs !== null) await cancelDeadline(this.#bus, executionId)
     if (slotRequested) await releaseSlot(this.#bus, flowId, executionId, plan.concurrency?.limit ?? 1)
+    if (parent !== undefined) await this.#tellParent(state)
+  }
+
+  async #tellParent({ created, stage, outputs, failure }: ExecutionState): Promise<void> {
+    const { executionId, parent } = created!
     if (parent === undefined) return
-    const status = stage as 'success' | 'failed' | 'cancelled' | 'timed-out'
+    const status = stage as Ending
     await sendCommand(
       this.#bus,
       parent.executionId,

@@ -37,6 +37,8 @@ export interface ActorContext {
     readonly signal: AbortSignal
   }) => Promise<Extract<ExecutionCommand, { type: 'result' }>['result']>
   readonly perform: (state: ExecutionState, followUp: FollowUp, again: boolean) => Promise<void>
+  /** Messages that tasks hang on and nobody has in hand any more, but for those that are held here. */
+  readonly lostLeases: (state: ExecutionState, held: ReadonlySet<string>) => Promise<ReadonlySet<string>>
   /** Log lines of the tasks, before their results are told. */
   readonly flushLogs: () => Promise<void>
 }
@@ -70,6 +72,7 @@ const maxBatch = 200
 const maxUnsavedFacts = 100
 const maxUnsavedMs = 50
 const retryMs = 250
+const none: ReadonlySet<string> = new Set()
 const stream = 'EVT_EXECUTIONS'
 
 /**
@@ -242,8 +245,19 @@ export class ExecutionActor {
       if (handled !== null) this.#held.set(lease, (this.#held.get(lease) ?? new Set()).add(handled))
     }
     const again = taken.some((each) => each.again)
-    const followUps = again ? [...followUpsOf(plan, facts), ...outstanding(plan, state)] : followUpsOf(plan, facts)
-    await this.#followUp(state, followUps, again)
+    const swept = taken.some(({ command }) => command.type === 'nudge' && command.sweep === true)
+    const left = again ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
+    await this.#followUp(state, [...followUpsOf(plan, facts), ...left], again)
+  }
+
+  async #lost(state: ExecutionState): Promise<ReadonlySet<string>> {
+    try {
+      return await this.#context.lostLeases(state, new Set(this.#held.keys()))
+    } catch (error) {
+      if (!(error instanceof BusUnavailable)) throw error
+      // The next nudge asks again.
+      return none
+    }
   }
 
   async #followUp(state: ExecutionState, followUps: readonly FollowUp[], again: boolean): Promise<void> {

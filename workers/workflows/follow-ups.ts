@@ -55,20 +55,24 @@ export function followUpsOf(plan: FlowPlan, facts: readonly ExecutionFact[]): re
   })
 }
 
-/** What a state still waits for: done again when nobody knows whether it was done. */
-export function outstanding(plan: FlowPlan, state: ExecutionState): readonly FollowUp[] {
+/**
+ * What a state still waits for: done again when nobody knows whether it was done.
+ * @param lost messages that nobody has in hand: what hangs on them goes to the queue
+ */
+export function outstanding(plan: FlowPlan, state: ExecutionState, lost: ReadonlySet<string>): readonly FollowUp[] {
   if (isEnded(state.stage)) return [{ type: 'ended' }]
   const found: FollowUp[] = [...timer(deadlineTimer, state.deadlineAt)]
   if (state.stage === 'queued' && state.slotRequested) found.push({ type: 'slot' })
-  for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run))
+  for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run, lost))
   return found
 }
 
-function outstandingOf(plan: FlowPlan, key: string, run: Run): readonly FollowUp[] {
+function outstandingOf(plan: FlowPlan, key: string, run: Run, lost: ReadonlySet<string>): readonly FollowUp[] {
   const { status, attempt, round, lease, task, at, opening, deadlineAt } = run
   if (!isLive(run)) return []
   if (status === 'scheduled') {
-    return lease === null ? [{ type: 'queue', run: key, attempt, round, group: groupOf(plan, task) }] : []
+    const queued = lease === null || lost.has(lease)
+    return queued ? [{ type: 'queue', run: key, attempt, round, group: groupOf(plan, task) }] : []
   }
   if (status === 'retrying') return timer(`${key}/${attempt}/retry`, at)
   const own = opening === null ? [] : opened(key, attempt, opening)

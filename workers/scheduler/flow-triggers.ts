@@ -1,0 +1,108 @@
+import type { Bus } from '../../bus/connect.ts'
+import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import type { Delivery } from '../../bus/handle.ts'
+import { load } from '../../bus/load.ts'
+import { factsHeader } from '../../bus/message.ts'
+import { readBytes } from '../../bus/objects.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { ExecutionEnded, type Value } from '../../schemas/workflows/execution-facts.ts'
+import { flow } from '../../schemas/workflows/flow.ts'
+import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
+import type { TriggerConfig } from '../../schemas/workflows/trigger-plan.ts'
+import { bodyOf, fireTrigger, type RefusedObservation } from './fire.ts'
+import { liveTrigger, type TriggerView, triggerStream } from './trigger-view.ts'
+
+/** Larger outputs do not travel on to the next flow; it can ask for them by the execution's id. */
+const maxOutputBytes = 512 * 1024
+/** Flows that start each other in a circle end here. */
+const maxDepth = 50
+
+/** Starts executions when those of other flows end. */
+export async function serveFlowTriggers(
+  bus: Bus,
+  view: TriggerView,
+  onObservation: (observation: ConsumeObservation | RefusedObservation) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  await consume(
+    bus,
+    {
+      stream: 'EVT_EXECUTIONS',
+      consumer: 'workers-scheduler-executions',
+      concurrency: 64,
+      handle: async (delivery) => {
+        if (!delivery.headers.get(factsHeader).includes(ExecutionEnded.type)) return
+        await view.caughtUp()
+        const waiting = view.enabled('flow').filter(({ since }) => since <= delivery.at)
+        if (waiting.length > 0) await takeEnd(bus, waiting, delivery, onObservation)
+      },
+      onObservation,
+    },
+    signal,
+  )
+}
+
+async function takeEnd(
+  bus: Bus,
+  waiting: readonly SavedTrigger[],
+  { subject, stream }: Delivery,
+  onObservation: (observation: RefusedObservation) => void,
+): Promise<void> {
+  const { state } = await load(bus, execution, { stream, subject })
+  if (!isEnded(state.stage)) return
+  let brings: Record<string, unknown> | null = null
+  for (const { saved } of waiting) {
+    if (!(await fits(bus, saved, state))) continue
+    const live = await liveTrigger(bus, saved.triggerId)
+    if (live === null) continue
+    brings ??= await broughtBy(bus, state)
+    if (Number(brings.depth) > maxDepth) {
+      const error = new Rejected(
+        'workflows/execution-state',
+        `Flows have started each other ${maxDepth} times in a row`,
+      )
+      onObservation({ type: 'trigger-refused', triggerId: saved.triggerId, flowId: saved.flowId, error })
+      continue
+    }
+    const { executionId } = state.created!
+    await fireTrigger(bus, live, { cause: `ended/${executionId}`, brings, at: Date.now() }, onObservation)
+  }
+}
+
+async function fits(bus: Bus, { flowId, config }: SavedTrigger['saved'], state: ExecutionState): Promise<boolean> {
+  const { flow: name, namespace, statuses = ['SUCCESS'], labels = {} } = config as TriggerConfig<'flow'>
+  const created = state.created!
+  if (created.flowName !== name || !(statuses as readonly string[]).includes(statusOf(state))) return false
+  if (Object.entries(labels).some(([label, value]) => created.labels[label] !== value)) return false
+  if (namespace !== undefined) return namespace === created.namespace
+  const own = await load(bus, flow, { stream: triggerStream, subject: eventSubject('workflows', 'flow', flowId) })
+  return own.state.stage === 'saved' && own.state.latest.namespace === created.namespace
+}
+
+async function broughtBy(bus: Bus, state: ExecutionState): Promise<Record<string, unknown>> {
+  const { executionId, flowId, flowName, namespace, labels, inputs, trigger } = state.created!
+  return {
+    executionId,
+    flowId,
+    flowName,
+    namespace,
+    labels,
+    inputs,
+    status: statusOf(state),
+    outputs: await outputsOf(bus, state.outputs),
+    error: state.failure?.message ?? null,
+    depth: (typeof trigger.depth === 'number' ? trigger.depth : 0) + 1,
+  }
+}
+
+async function outputsOf(bus: Bus, outputs: Value | null): Promise<unknown> {
+  if (outputs === null) return null
+  if ('json' in outputs) return outputs.json
+  return outputs.sizeBytes > maxOutputBytes ? null : bodyOf(await readBytes(bus, outputs.object))
+}
+
+function statusOf({ stage }: ExecutionState): string {
+  return stage === 'timed-out' ? 'TIMED_OUT' : stage.toUpperCase()
+}
