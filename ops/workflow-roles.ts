@@ -12,6 +12,7 @@ const projectionStartMs = 10_000
 /** The door to flows and executions. */
 export async function startWorkflows({ config, log }: RoleContext): Promise<RunningRole> {
   const { startWorkflowGateway } = await import('../gateways/workflows/server.ts')
+  requireLoopback(config)
   const connection = platformDatabase(config, 'The workflow engine')
   const bus = await openBus(config, log, 'gateway:workflows', 'all')
   const keys = config['app.secrets.keys']
@@ -34,6 +35,15 @@ export async function startWorkflows({ config, log }: RoleContext): Promise<Runn
       await bus.close()
     },
   }
+}
+
+/** Whoever reaches the engine may run what they like. @throws {OperatorError} for an address that others can reach */
+function requireLoopback(config: Config): void {
+  const host = config['server.host']
+  if (config['app.workflows.allow-anonymous'] || ['127.0.0.1', '::1', 'localhost'].includes(host)) return
+  throw new OperatorError(
+    `The workflow engine asks nobody who they are, so it does not listen on ${host}: use server.host=127.0.0.1 behind a proxy that does, or set app.workflows.allow-anonymous=true.`,
+  )
 }
 
 /** Runs executions; any number of them share the queues. */

@@ -188,6 +188,11 @@ export const configKeys = {
     { unit: 'bytes' },
   ),
   'app.functions.hosts': key(count(64), 2, 'Isolate host processes of one function worker'),
+  'app.workflows.allow-anonymous': key(
+    flag,
+    false,
+    'Whether the workflow engine, which asks nobody who they are, may listen on an address that others can reach',
+  ),
   'app.functions.fetch-allow': key(
     list,
     undefined,

@@ -110,3 +110,12 @@ function mayMount(): boolean {
   const sysAdmin = 21n
   return ((BigInt(`0x${bounds}`) >> sysAdmin) & 1n) === 1n
 }
+
+t.test('the workflow engine, which asks nobody who they are, is not offered to others unless told to', async (t) => {
+  const args = ['run', 'gateway:workflows', '--server.host=0.0.0.0', '--server.port=1']
+  const line = await complaint(t, args)
+  t.match(line, /does not listen on 0\.0\.0\.0: .*app\.workflows\.allow-anonymous=true/)
+  // It then gets as far as what is missing next.
+  const forced = await complaint(t, [...args, '--app.workflows.allow-anonymous=true'])
+  t.notMatch(forced, /allow-anonymous/)
+})
