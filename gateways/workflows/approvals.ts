@@ -60,7 +60,7 @@ function requireRole(run: Run | undefined, role: Role): void {
 }
 
 /** The execution and the task run in one text that needs no looking up. */
-export function approvalId(executionId: string, run: string): string {
+function approvalId(executionId: string, run: string): string {
   return Buffer.from(JSON.stringify([executionId, run])).toString('base64url')
 }
 

@@ -91,7 +91,7 @@ export async function applyExecutions({ client, bus }: ProjectionTarget, message
 }
 
 /** Adds one fact. Pure but for the rows it is given. */
-export function foldFact(rows: ExecutionRows, id: string, fact: ExecutionFact, sequence: number, index: number): void {
+function foldFact(rows: ExecutionRows, id: string, fact: ExecutionFact, sequence: number, index: number): void {
   const row = changedRow(rows, id)
   switch (fact.type) {
     case 'executions.execution.created': {
@@ -241,7 +241,7 @@ function taskRow({ tasks }: ExecutionRows, id: string, run: string, position: nu
 }
 
 /** As the specification writes it. */
-export function publicStatus(status: 'success' | 'failed' | 'cancelled' | 'timed-out'): string {
+function publicStatus(status: 'success' | 'failed' | 'cancelled' | 'timed-out'): string {
   return status === 'timed-out' ? 'TIMED_OUT' : status.toUpperCase()
 }
 

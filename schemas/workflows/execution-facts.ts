@@ -91,7 +91,7 @@ export const Opening = Type.Union([
 export type Opening = Static<typeof Opening>
 
 /** What another execution has done already, for one that goes on from there. */
-export const Carried = Type.Object({
+const Carried = Type.Object({
   status: Type.Union([Type.Literal('success'), Type.Literal('skipped')]),
   outputs: Type.Optional(Value),
 })

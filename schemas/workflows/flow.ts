@@ -25,11 +25,11 @@ export const FlowRevised = defineEvent(
   ),
 )
 /** A disabled flow starts no executions. */
-export const FlowEnabled = defineEvent(
+const FlowEnabled = defineEvent(
   'workflows.flow.enabled',
   Type.Object({ flowId: Type.String(), enabled: Type.Boolean(), by: Type.String(), at: Time }, closed),
 )
-export const FlowDeleted = defineEvent(
+const FlowDeleted = defineEvent(
   'workflows.flow.deleted',
   Type.Object({ flowId: Type.String(), by: Type.String(), at: Time }, closed),
 )

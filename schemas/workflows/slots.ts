@@ -6,11 +6,11 @@ const closed = { additionalProperties: false } as const
 const execution = { executionId: Type.String() }
 
 /** An execution has one of the places of its flow. */
-export const SlotGranted = defineEvent('workflows.slots.granted', Type.Object(execution, closed))
+const SlotGranted = defineEvent('workflows.slots.granted', Type.Object(execution, closed))
 /** It waits for one, behind those that wait already. */
-export const SlotQueued = defineEvent('workflows.slots.queued', Type.Object(execution, closed))
+const SlotQueued = defineEvent('workflows.slots.queued', Type.Object(execution, closed))
 /** It needs none any more. */
-export const SlotReleased = defineEvent('workflows.slots.released', Type.Object(execution, closed))
+const SlotReleased = defineEvent('workflows.slots.released', Type.Object(execution, closed))
 
 const slotEvents = defineEvents(SlotGranted, SlotQueued, SlotReleased)
 type SlotFact = typeof slotEvents extends EventSet<infer F> ? F : never

@@ -25,6 +25,7 @@ t.setTimeout(600_000)
 const executions = Number(environment().CHAOS_EXECUTIONS ?? 300)
 const ackWaitMs = 2_000
 const submitters = 16
+const leastWounds = 10
 
 const folder = mkdtempSync(join(tmpdir(), 'busbar-chaos-'))
 const ledger = join(folder, 'ledger')
@@ -94,6 +95,8 @@ t.test(
     t.teardown(() => Promise.all(workers.map((worker) => worker.kill())))
 
     const ids: string[] = []
+    let isOver = false
+    let wounds = 0
     const submitting = Promise.all(
       Array.from({ length: submitters }, async () => {
         while (ids.length < executions) {
@@ -103,8 +106,6 @@ t.test(
         }
       }),
     )
-    let isOver = false
-    let wounds = 0
     const wounding = (async () => {
       while (!isOver) {
         await delay(700)

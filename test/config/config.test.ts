@@ -74,7 +74,6 @@ t.test('files may nest or dot their keys, list their lists, and fill in from the
     '  nats.enabled: on',
     'spring:',
     '  datasource:',
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: the file's own place holder
     '    url: ${DB_URL:jdbc:postgresql://localhost/db}',
     '    password: 007',
   ].join('\n')
