@@ -17,16 +17,21 @@ type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>[
  * @throws {BusUnavailable}
  */
 export async function createExecution(service: WorkflowService, created: Created): Promise<ExecutionState> {
+  const { state, sequence } = await appendExecution(service, created)
+  await service.readable('EVT_EXECUTIONS', sequence)
+  return state
+}
+
+/** As `createExecution`; the read models may not hold it yet. */
+export async function appendExecution({ bus }: Pick<WorkflowService, 'bus'>, created: Created) {
   const { executionId, actor } = created
-  const decided = await decide(service.bus, {
+  return await decide(bus, {
     ...executionPlace(executionId),
     aggregate: execution,
     id: `${executionId}/created`,
     actor,
     decide: ({ stage }) => (stage === 'absent' ? [ExecutionCreated.of(created)] : []),
   })
-  await service.readable('EVT_EXECUTIONS', decided.sequence)
-  return decided.state
 }
 
 /** The flow as it is now. @throws {Rejected} `workflows/flow-not-found`; {BusUnavailable} */

@@ -8,7 +8,7 @@ import { countTasks, type FlowPlan, type TaskPlan, tasksOf } from '../../schemas
 import { bindInputs } from '../../schemas/workflows/inputs.ts'
 import { loadExecution } from './execution-commands.ts'
 import { createExecution, latestFlow, pinnedFlow } from './execution-start.ts'
-import { bodyOf, invalid, objectField, textField } from './request.ts'
+import { bodyOf, idempotencyKey, invalid, objectField, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }
@@ -72,8 +72,8 @@ type Repeat = (
 
 /** With an `Idempotency-Key` the same request makes one repetition. */
 function repetitionId(request: FastifyRequest<ById>, verb: string): string {
-  const key = request.headers['idempotency-key']
-  return typeof key === 'string' && key !== '' ? derivedId(`${request.params.id}/${verb}/${key}`) : newId()
+  const key = idempotencyKey(request)
+  return key === null ? newId() : derivedId(`${request.params.id}/${verb}/${key}`)
 }
 
 function base({ created }: ExecutionState): Created {

@@ -62,7 +62,7 @@ function namePlace({ namespace, name }: Pick<FlowDraft, 'namespace' | 'name'>) {
 const known = new WeakMap<Bus, LRUCache<string, Loaded<FlowState>>>()
 
 /** A flow as it is now; one that has not changed since it was last asked for is not folded again. @throws {BusUnavailable} */
-async function loadFlow(bus: Bus, flowId: string): Promise<Loaded<FlowState>> {
+export async function loadFlow(bus: Bus, flowId: string): Promise<Loaded<FlowState>> {
   const cache = known.get(bus) ?? new LRUCache<string, Loaded<FlowState>>({ max: 1_000 })
   known.set(bus, cache)
   const { subject } = flowPlace(flowId)

@@ -4,10 +4,16 @@ import { executionOperations, executionSchemas } from './openapi-executions.ts'
 import { flowOperations, flowSchemas } from './openapi-flows.ts'
 import type { Operation, Operations } from './openapi-parts.ts'
 import { serviceOperations, serviceSchemas } from './openapi-service.ts'
+import { triggerOperations, triggerSchemas } from './openapi-triggers.ts'
 
 /** What the route modules say of their routes: each has a line here, and a test holds them to the routes. */
-export const operations: Operations = { ...serviceOperations, ...flowOperations, ...executionOperations }
-const schemas = { ...serviceSchemas, ...flowSchemas, ...executionSchemas }
+export const operations: Operations = {
+  ...serviceOperations,
+  ...flowOperations,
+  ...executionOperations,
+  ...triggerOperations,
+}
+const schemas = { ...serviceSchemas, ...flowSchemas, ...executionSchemas, ...triggerSchemas }
 
 /** `GET /api/v1/openapi.json`, and `.yaml`: OpenAPI 3.1, with the role that each route needs. Call before the routes are added. */
 export function openApiRoutes(app: FastifyInstance): void {

@@ -3,6 +3,7 @@ import { Rejected } from '../../schemas/failure.ts'
 
 const maxListLimit = 1_000
 const defaultListLimit = 100
+const maxKeyLength = 255
 
 /** @throws {Rejected} `http/bad-request` naming the field. */
 export function invalid(field: string, reason: string): Rejected {
@@ -38,12 +39,21 @@ export function bodyOf({ body }: FastifyRequest, members: readonly string[]): Re
   throw invalid(unknown.slice(0, 100), `is no field here: there is ${members.join(', ')}`)
 }
 
-function parsed(text: string): unknown {
+/** @throws {Rejected} `http/bad-request` */
+export function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {
     throw new Rejected('http/bad-request', `The body is not JSON: ${(cause as Error).message}`, { cause })
   }
+}
+
+/** What names a request however often it is sent; null when nothing does. @throws {Rejected} `http/bad-request` */
+export function idempotencyKey({ headers }: FastifyRequest): string | null {
+  const key = headers['idempotency-key']
+  if (key === undefined) return null
+  if (typeof key === 'string' && /^[\x21-\x7e]+$/.test(key) && key.length <= maxKeyLength) return key
+  throw invalid('Idempotency-Key', `must be 1 to ${maxKeyLength} visible ASCII characters`)
 }
 
 /** A whole number of a query or a body. @throws {Rejected} `http/bad-request` */

@@ -19,6 +19,8 @@ import { openApiRoutes } from './openapi.ts'
 import { openPluginView, type PluginViewObservation } from './plugin-view.ts'
 import { pluginRoutes } from './plugins.ts'
 import type { WorkflowService } from './service.ts'
+import { triggerRoutes } from './triggers.ts'
+import { webhookRoutes } from './webhook.ts'
 
 export type WorkflowGatewayObservation =
   | PluginViewObservation
@@ -119,4 +121,6 @@ export function workflowRoutes(app: FastifyInstance, service: WorkflowService, c
   executionRoutes(app, service)
   executionLogRoutes(app, service, corsOrigins)
   approvalRoutes(app, service)
+  triggerRoutes(app, service)
+  webhookRoutes(app, service)
 }

@@ -21,6 +21,8 @@ export interface WorkflowService {
    * @param stream `EVT_WORKFLOWS` or `EVT_EXECUTIONS`
    */
   readonly readable: (stream: string, sequence: number) => Promise<void>
+  /** A credential's value, or one field of it; null when there is none. Absent: there are no credentials. */
+  readonly credentialOf?: (namespace: string, name: string, field: string | null) => Promise<string | null>
   /** Epoch ms. */
   readonly now: () => number
 }

@@ -1,15 +1,18 @@
 import type { Projection } from '../projector.ts'
 import { applyExecutions, executionTables } from './executions-fold.ts'
 import { applyFlows, flowTables } from './flows-fold.ts'
+import { applyTriggers, triggerTables } from './triggers-fold.ts'
 
 /** The read models of the workflow engine. */
 export const workflowProjection: Projection = {
   name: 'workflows',
-  version: 1,
+  version: 2,
   streams: ['EVT_WORKFLOWS', 'EVT_EXECUTIONS'],
-  tables: [flowTables, executionTables].join('\n'),
+  tables: [flowTables, executionTables, triggerTables].join('\n'),
   async apply(target, messages) {
-    if (target.stream === 'EVT_WORKFLOWS') await applyFlows(target, messages)
-    else await applyExecutions(target, messages)
+    if (target.stream === 'EVT_WORKFLOWS') {
+      await applyFlows(target, messages)
+      await applyTriggers(target, messages)
+    } else await applyExecutions(target, messages)
   },
 }

@@ -20,7 +20,7 @@ export interface TriggerPlan {
 const closed = { additionalProperties: false } as const
 const text = (description: string, max = 500) => Type.String({ description, minLength: 1, maxLength: max })
 const oneOf = <const Word extends string>(...words: readonly Word[]) =>
-  Type.Union(words.map((word) => Type.Literal(word)))
+  Type.Unsafe<Word>(Type.Union(words.map((word) => Type.Literal(word))))
 const duration = (description: string) => Type.Union([Type.String({ maxLength: 50 }), Type.Number()], { description })
 const onMissed = Type.Optional(
   Type.Union([Type.Literal('skip'), Type.Literal('last'), Type.Literal('all')], {

@@ -6,7 +6,7 @@ import { connectBus } from '../../bus/connect.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { openPositions } from '../../projections/positions.ts'
-import { startProjector } from '../../projections/projector.ts'
+import { schemaOf, startProjector } from '../../projections/projector.ts'
 import {
   findExecution,
   idleExecutions,
@@ -158,7 +158,7 @@ t.test('read models of executions', async (t) => {
     const before = await listExecutions(database, {}, { limit: 100 })
     const tasks = await tasksOfExecution(database, 'loop', { limit: 10, offset: 0 })
     await projector.stop()
-    await database.query('drop schema workflows_v1 cascade')
+    await database.query(`drop schema ${schemaOf(workflowProjection)} cascade`)
     projector = startProjector({ bus, connection, projection: workflowProjection, onObservation })
     const { state } = await bus.manager.streams.info('EVT_EXECUTIONS')
     const anew = openPositions(bus, database, workflowProjection)

@@ -1,0 +1,52 @@
+import type { Bus } from '../../bus/connect.ts'
+import { type Loaded, load } from '../../bus/load.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { also, decideTogether } from '../../bus/together.ts'
+import {
+  requireTrigger,
+  type SavedTrigger,
+  type TriggerFact,
+  type TriggerState,
+  trigger,
+} from '../../schemas/workflows/trigger.ts'
+import { webhookKey, webhookKeyChanges, webhookKeyId } from '../../schemas/workflows/trigger-key.ts'
+
+const stream = 'EVT_WORKFLOWS'
+
+function triggerPlace(triggerId: string) {
+  return { stream, subject: eventSubject('workflows', 'trigger', triggerId) }
+}
+
+/** @throws {BusUnavailable} */
+export async function loadTrigger(bus: Bus, triggerId: string): Promise<Loaded<TriggerState>> {
+  return await load(bus, trigger, triggerPlace(triggerId))
+}
+
+/** @throws {Rejected} `workflows/trigger-not-found`; {BusUnavailable} */
+export async function savedTrigger(bus: Bus, triggerId: string): Promise<SavedTrigger> {
+  return requireTrigger((await loadTrigger(bus, triggerId)).state)
+}
+
+/** Which trigger a webhook's key leads to; null when it leads nowhere. @throws {BusUnavailable} */
+export async function triggerOfKey(bus: Bus, key: string): Promise<string | null> {
+  const place = { stream, subject: eventSubject('workflows', 'webhook-key', webhookKeyId(key)) }
+  return (await load(bus, webhookKey, place)).state.triggerId
+}
+
+/**
+ * Decides on a trigger; the key of a webhook goes with it.
+ * @throws {Rejected} of the decision, and `workflows/trigger-exists`; {AppendConflict} after too many; {BusUnavailable}
+ */
+export async function changeTrigger(
+  bus: Bus,
+  triggerId: string,
+  actor: string,
+  decide: (before: TriggerState) => readonly TriggerFact[],
+) {
+  const decision = { ...triggerPlace(triggerId), aggregate: trigger, actor, decide }
+  return await decideTogether(bus, decision, (before, after) =>
+    webhookKeyChanges(triggerId, before, after).map((change) => {
+      return also(eventSubject('workflows', 'webhook-key', change.keyId), webhookKey, change.decide)
+    }),
+  )
+}

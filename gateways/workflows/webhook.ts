@@ -1,0 +1,152 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { newId } from '../../bus/message.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { isEnded } from '../../schemas/workflows/execution.ts'
+import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
+import type { TriggerConfig } from '../../schemas/workflows/trigger-plan.ts'
+import { defaultSignatureHeader, signatureMistake } from '../../schemas/workflows/trigger-signature.ts'
+import { executionAnswers, waitField } from './execution-wait.ts'
+import { loadFlow } from './flow-store.ts'
+import { idempotencyKey, invalid, parsed } from './request.ts'
+import type { WorkflowService } from './service.ts'
+import { startTriggered } from './trigger-start.ts'
+import { loadTrigger, triggerOfKey } from './trigger-store.ts'
+import { WebhookRate } from './webhook-rate.ts'
+
+type ByKey = { Params: { key: string } }
+
+const maxBodyBytes = 1024 * 1024
+const maxJsonDepth = 64
+const maxParameters = 100
+const defaultWaitSeconds = 60
+const keySyntax = /^[A-Za-z0-9_-]{16,128}$/
+/** Who calls is no business of the flow. */
+const withheld = ['authorization', 'cookie', 'proxy-authorization']
+const credential = /^\$\{([A-Z][A-Z0-9_]*)(?:\.([A-Za-z_][A-Za-z0-9_]*))?\}$/
+
+/** `/webhook/{key}`: whoever knows the key starts the trigger's flow, with the body, the headers and the query as its input. */
+export function webhookRoutes(app: FastifyInstance, service: WorkflowService): void {
+  const answers = executionAnswers(service)
+  const rate = new WebhookRate()
+  const config = { role: 'public', audit: 'webhook.fire' } as const
+  app.route<ByKey>({
+    method: ['GET', 'POST', 'PUT', 'PATCH'],
+    url: '/api/v1/webhook/:key',
+    exposeHeadRoute: false,
+    bodyLimit: maxBodyBytes,
+    config,
+    handler: async (request, reply) => {
+      const { saved } = await triggerOf(service, request.params.key)
+      const told = saved.config as TriggerConfig<'webhook'>
+      allowMethod(told, request, reply)
+      const retryAfterSeconds = rate.take(saved.triggerId, service.now())
+      if (retryAfterSeconds !== null) {
+        reply.header('Retry-After', String(retryAfterSeconds))
+        throw new Rejected('http/too-many-requests', 'The webhook is called too often')
+      }
+      const signature = await checkSignature(service, saved, request)
+      const { wait, query } = parametersOf(request)
+      const body = jsonOf(request)
+      const key = idempotencyKey(request)
+      // A delivery that is sent again under its signature is the same.
+      const cause = key !== null ? `key/${key}` : signature === null ? `call/${newId()}` : `signed/${signature}`
+      const brings = { method: request.method, headers: headersOf(request), query, body }
+      const { state, sequence } = await startTriggered(service, saved, { cause, brings, body, at: service.now() })
+      if (!isEnded(state.stage)) await service.readable('EVT_EXECUTIONS', sequence)
+      return await answers.answer(reply, state, wait ?? (told.wait === true ? defaultWaitSeconds : 0))
+    },
+  })
+}
+
+/** @throws {Rejected} `workflows/trigger-not-found` also for one that is disabled */
+async function triggerOf({ bus }: WorkflowService, key: string): Promise<SavedTrigger> {
+  const triggerId = keySyntax.test(key) ? await triggerOfKey(bus, key) : null
+  const state = triggerId === null ? null : (await loadTrigger(bus, triggerId)).state
+  if (state?.stage === 'saved' && state.enabled) {
+    const flow = (await loadFlow(bus, state.saved.flowId)).state
+    if (flow.stage === 'saved' && flow.enabled) return state
+  }
+  throw new Rejected('workflows/trigger-not-found', 'There is no such webhook')
+}
+
+function allowMethod(
+  { methods = ['POST'] }: TriggerConfig<'webhook'>,
+  { method }: FastifyRequest,
+  reply: FastifyReply,
+) {
+  if ((methods as readonly string[]).includes(method)) return
+  reply.header('Allow', methods.join(', '))
+  throw new Rejected('http/method-not-allowed', `${method} is not for this webhook`, { details: { allow: methods } })
+}
+
+/** The signature, when it is good for this delivery alone; null when there is none such. */
+async function checkSignature(
+  service: WorkflowService,
+  saved: SavedTrigger['saved'],
+  request: FastifyRequest,
+): Promise<string | null> {
+  const told = saved.config as TriggerConfig<'webhook'>
+  if (saved.secret === undefined && told.secret === undefined) return null
+  const { signatureHeader = defaultSignatureHeader, tolerance } = told
+  const secret = await secretOf(service, saved)
+  const given = request.headers[signatureHeader.toLowerCase()]
+  const text = Array.isArray(given) ? given.join(',') : given
+  const delivery = { given: text, body: rawOf(request), key: idempotencyKey(request), now: service.now() }
+  const mistake = secret === null ? 'cannot be checked' : signatureMistake({ tolerance }, { ...delivery, secret })
+  if (mistake === null) return text!.includes('t=') ? text! : null
+  throw new Rejected('workflows/signature-refused', `${signatureHeader} ${mistake}`)
+}
+
+async function secretOf({ keys, bus, credentialOf }: WorkflowService, saved: SavedTrigger['saved']) {
+  if (saved.secret !== undefined) return keys?.open(saved.secret, `trigger/${saved.triggerId}/`) ?? null
+  const [, name, field = null] = credential.exec(String(saved.config.secret)) ?? []
+  const flow = (await loadFlow(bus, saved.flowId)).state
+  if (name === undefined || flow.stage !== 'saved' || credentialOf === undefined) return null
+  return await credentialOf(flow.latest.namespace, name, field)
+}
+
+function rawOf({ body }: FastifyRequest): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0)
+}
+
+/** @throws {Rejected} `http/bad-request` */
+function jsonOf(request: FastifyRequest): unknown {
+  const text = rawOf(request).toString('utf8')
+  if (text.trim() === '') return null
+  if (depthOf(text) > maxJsonDepth) throw invalid('body', `nests deeper than ${maxJsonDepth} levels`)
+  return parsed(text)
+}
+
+/** How deep JSON nests, at least. */
+function depthOf(text: string): number {
+  let [depth, deepest, quoted] = [0, 0, false]
+  for (let index = 0; index < text.length; index++) {
+    const character = text[index]
+    if (quoted) {
+      if (character === '\\') index++
+      else if (character === '"') quoted = false
+    } else if (character === '"') quoted = true
+    else if (character === '{' || character === '[') deepest = Math.max(deepest, ++depth)
+    else if (character === '}' || character === ']') depth--
+  }
+  return deepest
+}
+
+function headersOf({ headers }: FastifyRequest): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !withheld.includes(name)))
+}
+
+/** All but `wait` is the flow's. @throws {Rejected} `http/bad-request` */
+function parametersOf({ url }: FastifyRequest): { wait: number | null; query: Readonly<Record<string, unknown>> } {
+  const at = url.indexOf('?')
+  const parameters = new URLSearchParams(at < 0 ? '' : url.slice(at + 1))
+  const query = new Map<string, string | string[]>()
+  let wait: number | null = null
+  if (parameters.size > maxParameters) throw invalid('query', `has more than ${maxParameters} parameters`)
+  for (const [name, value] of parameters) {
+    const known = query.get(name)
+    if (name === 'wait') wait = waitField(value)
+    else query.set(name, known === undefined ? value : [known, value].flat())
+  }
+  return { wait, query: Object.fromEntries(query) }
+}
