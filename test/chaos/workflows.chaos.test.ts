@@ -99,10 +99,11 @@ t.test(
     let wounds = 0
     const submitting = Promise.all(
       Array.from({ length: submitters }, async () => {
-        while (ids.length < executions) {
+        while (ids.length < executions || wounds < leastWounds) {
           const id = randomUUID()
           ids.push(id)
           await submit(flowId, id)
+          await delay(200)
         }
       }),
     )
