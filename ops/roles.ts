@@ -10,7 +10,12 @@ import { startFunctions, startFunctionsWorker } from './function-roles.ts'
 import { OperatorError } from './local/operator-error.ts'
 import { observe } from './observe.ts'
 import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
-import { startWorkflows, startWorkflowsProjection, startWorkflowsWorker } from './workflow-roles.ts'
+import {
+  startWorkflows,
+  startWorkflowsProjection,
+  startWorkflowsScheduler,
+  startWorkflowsWorker,
+} from './workflow-roles.ts'
 
 export interface Role {
   readonly name: string
@@ -30,6 +35,7 @@ export const roles: readonly Role[] = [
   { name: 'worker:capture', title: 'Change capture', needsBus: true, start: startCaptureWorker },
   { name: 'worker:functions', title: 'Function worker', needsBus: true, start: startFunctionsWorker },
   { name: 'worker:workflows', title: 'Workflow worker', needsBus: true, start: startWorkflowsWorker },
+  { name: 'worker:scheduler', title: 'Workflow scheduler', needsBus: true, start: startWorkflowsScheduler },
   { name: 'projection:workflows', title: 'Workflow read models', needsBus: true, start: startWorkflowsProjection },
   {
     name: 'gateway:rest',

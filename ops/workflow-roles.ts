@@ -64,6 +64,34 @@ export async function startWorkflowsWorker({ config, log }: RoleContext): Promis
   }
 }
 
+/** Starts executions for triggers, and sees to those of which nothing is heard; any number of schedulers share the work. */
+export async function startWorkflowsScheduler({ config, log }: RoleContext): Promise<RunningRole> {
+  const [{ default: pg }, { startScheduler }, { idleExecutions }] = await Promise.all([
+    import('pg'),
+    import('../workers/scheduler/scheduler.ts'),
+    import('../projections/workflows/executions-read.ts'),
+  ])
+  const connection = platformDatabase(config, 'The scheduler of the workflow engine')
+  const bus = await openBus(config, log, 'worker:scheduler', 'all')
+  const tell = observe(log)
+  const database = new pg.Pool({ ...connection, application_name: 'busbar worker:scheduler', max: 1 })
+  database.on('error', (error) => tell({ type: 'database-connection-lost', error }))
+  const scheduler = await startScheduler({
+    bus,
+    changeStream: config['app.nats.stream-name'],
+    source: config['app.changes.source'],
+    findIdle: (page) => idleExecutions(database, page),
+    onObservation: tell,
+  })
+  return {
+    async stop() {
+      await scheduler.stop()
+      await database.end()
+      await bus.close()
+    },
+  }
+}
+
 /** Keeps the read models of the workflow engine, in one process at a time. */
 export async function startWorkflowsProjection({ config, log, signal }: RoleContext): Promise<RunningRole> {
   const { startProjector } = await import('../projections/projector.ts')
