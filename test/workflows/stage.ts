@@ -12,9 +12,15 @@ interface Ask {
   readonly headers?: Readonly<Record<string, string>>
 }
 
+interface StageOptions {
+  readonly secretKeys?: readonly string[]
+  /** Of PostgreSQL. */
+  readonly settings?: Readonly<Record<string, string | number>>
+}
+
 /** The workflow engine with a bus, a database, a gateway, a worker and the read models. */
-export async function workflowStage(t: Tap) {
-  const [nats, postgres] = await Promise.all([testNats(t), testPostgres(t)])
+export async function workflowStage(t: Tap, { secretKeys, settings = {} }: StageOptions = {}) {
+  const [nats, postgres] = await Promise.all([testNats(t), testPostgres(t, { settings })])
   const bus = await connectBus({ url: nats.url, name: 'test' })
   await reconcileStreams(bus, streamSpecs())
   const faults: unknown[] = []
@@ -42,6 +48,7 @@ export async function workflowStage(t: Tap) {
     bus,
     maxBodyBytes: 10_485_760,
     corsOrigins: ['*'],
+    ...(secretKeys !== undefined && { secretKeys }),
     onObservation,
   })
   t.teardown(async () => {
@@ -86,7 +93,7 @@ export async function workflowStage(t: Tap) {
       const { json } = await ask('GET', `/executions/${id}`)
       return statuses.includes(json.execution.status) ? json : null
     })
-  return { url: gateway.url, ask, save, execute, inStatus, until, faults, bus }
+  return { url: gateway.url, ask, save, execute, inStatus, until, faults, bus, nats, connection }
 }
 
 type Tap = Parameters<typeof testNats>[0]

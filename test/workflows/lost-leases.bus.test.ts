@@ -1,0 +1,148 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { Type } from 'typebox'
+import { append } from '../../bus/append.ts'
+import { type Bus, connectBus } from '../../bus/connect.ts'
+import { carrying, decide } from '../../bus/decide.ts'
+import { load } from '../../bus/load.ts'
+import { eventSubject } from '../../bus/subject.ts'
+import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { evolveAll, execution, initialExecution, isEnded } from '../../schemas/workflows/execution.ts'
+import { createdExecution } from '../../schemas/workflows/execution-create.ts'
+import { ExecutionStarted, TaskClaimed, TaskScheduled } from '../../schemas/workflows/execution-facts.ts'
+import { decideRevise, type FlowState, flow } from '../../schemas/workflows/flow.ts'
+import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
+import { sendCommand } from '../../workers/workflows/follow-ups.ts'
+import { lostLeases } from '../../workers/workflows/lost-leases.ts'
+import { definePlugin, type Plugin, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { testNats } from '../support/servers.ts'
+import { flow as plan, task } from './plans.ts'
+
+const ran: string[] = []
+const plugin = (id: string, effect: 'idempotent' | 'once') =>
+  definePlugin({
+    id,
+    name: id,
+    category: 'Custom',
+    description: 'Notes that it ran.',
+    input: Type.Object({}),
+    output: Type.Object({}),
+    example: '',
+    effect,
+    async run() {
+      ran.push(id)
+      return {}
+    },
+  })
+const plugins = new Map<string, Plugin>(
+  [plugin('test.again', 'idempotent'), plugin('test.once', 'once')].map((each) => [each.manifest.id, each]),
+)
+
+t.test('tasks whose message is lost', async (t) => {
+  const nats = await testNats(t)
+  const bus = await connectBus({ url: nats.url, name: 'test' })
+  await reconcileStreams(bus, streamSpecs())
+  const engineOf = () =>
+    startWorkflowEngine({
+      bus,
+      plugins,
+      services: {} as TaskServices,
+      credential: async () => null,
+      kv: async () => null,
+      onObservation: () => undefined,
+    })
+  t.teardown(() => bus.close())
+
+  await t.test('a lease is lost when its message is certainly not there', async (t) => {
+    const executionId = await stuck(bus, 'test.again', 'a-command')
+    const { state } = await load(bus, execution, placeOf(executionId))
+    const lost = (held: readonly string[] = []) => lostLeases(bus, executionId, state, new Set(held))
+    const leased = (lease: string) => ({ ...state, runs: { ...state.runs, only: { ...state.runs.only!, lease } } })
+    t.same([...(await lost())], ['a-command'])
+    t.same([...(await lost(['a-command']))], [], 'it is in our own hands')
+    await sendCommand(bus, executionId, { type: 'nudge' }, 'a-command')
+    t.same([...(await lost())], [], 'it lies on the queue')
+    await bus.manager.streams.purge('COMMANDS')
+    await sendCommand(bus, executionId, { type: 'slot', granted: true }, 'another')
+    t.same([...(await lost())], [], 'somebody will decide')
+    await bus.manager.streams.purge('COMMANDS')
+    const created = leased(`${executionId}/created`)
+    t.same([...(await lostLeases(bus, executionId, created, new Set()))], [], 'no worker has begun')
+    t.same([...(await lostLeases(bus, executionId, leased('timer/7'), new Set()))], [], 'nobody has read timers')
+    const engine = await engineOf()
+    const gone = async (lease: string) => {
+      for (let tries = 0; tries < 500; tries++) {
+        if ((await lostLeases(bus, executionId, leased(lease), new Set())).has(lease)) return true
+        await sleep(10)
+      }
+      return false
+    }
+    t.ok(await gone(`${executionId}/created`), 'acknowledged, and the task was not run')
+    await engine.stop()
+  })
+
+  await t.test('run again on the queue, or fail when they must not', async (t) => {
+    const engine = await engineOf()
+    ran.length = 0
+    const [again, fresh, claimed] = [
+      await stuck(bus, 'test.again', 'gone'),
+      await stuck(bus, 'test.once', 'gone'),
+      await stuck(bus, 'test.once', 'gone', true),
+    ]
+    await sleep(100)
+    for (const id of [again, fresh, claimed]) await sendCommand(bus, id, { type: 'nudge' }, `${id}/plain`)
+    await sleep(100)
+    t.same(ran, [], 'no ordinary nudge takes a task from whom it may belong to')
+    for (const id of [again, fresh, claimed]) {
+      await sendCommand(bus, id, { type: 'nudge', sweep: true }, `${id}/sweep/1`)
+      await sendCommand(bus, id, { type: 'nudge', sweep: true }, `${id}/sweep/2`)
+    }
+    t.equal((await ended(bus, again)).stage, 'success')
+    t.equal((await ended(bus, fresh)).stage, 'success', 'nobody had claimed it')
+    t.match(await ended(bus, claimed), { stage: 'failed', failure: { kind: 'lost' } })
+    t.same(ran.sort(), ['test.again', 'test.once'], 'each once')
+    await engine.stop()
+  })
+})
+
+function placeOf(executionId: string) {
+  return { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
+}
+
+/** An execution whose one task hangs on a message that nobody has. */
+async function stuck(bus: Bus, type: string, lease: string, claimed = false): Promise<string> {
+  const [flowId, executionId, at] = [randomUUID(), randomUUID(), Date.now()]
+  const text = { flowId, name: 'x', namespace: 'default', yamlContent: '', by: 'test', at }
+  const one = task('only', { type })
+  const { state, sequence } = await decide(bus, {
+    stream: 'EVT_WORKFLOWS',
+    subject: eventSubject('workflows', 'flow', flowId),
+    aggregate: flow,
+    decide: (before) => decideRevise(before, { ...text, plan: plan([one]) }),
+  })
+  const saved = state as Extract<FlowState, { stage: 'saved' }>
+  const asked = { executionId, inputs: {}, trigger: { type: 'manual' }, actor: 'test', at }
+  const facts = [
+    createdExecution(saved, sequence, asked),
+    ExecutionStarted.of({ at, deadlineAt: null }),
+    TaskScheduled.of({ run: 'only', task: 'only', type, attempt: 1, at, lease }),
+    ...(claimed ? [TaskClaimed.of({ run: 'only', attempt: 1, worker: 'dead', at })] : []),
+  ]
+  const message = {
+    id: `${executionId}/created`,
+    facts,
+    ...carrying(execution, evolveAll(initialExecution, facts)),
+  }
+  await append(bus, { ...placeOf(executionId), expectedSequence: 0, events: execution.events, message })
+  return executionId
+}
+
+async function ended(bus: Bus, executionId: string) {
+  for (let tries = 0; tries < 1_000; tries++) {
+    const { state } = await load(bus, execution, placeOf(executionId))
+    if (isEnded(state.stage)) return state
+    await sleep(10)
+  }
+  throw new Error('not ended')
+}
