@@ -7,8 +7,8 @@ import type { TriggerState } from './trigger.ts'
 const Holder = Type.Object({ triggerId: Type.String() }, { additionalProperties: false })
 
 /** The key leads to this trigger from now on, and to no other. */
-export const WebhookKeyClaimed = defineEvent('workflows.webhook-key.claimed', Holder)
-export const WebhookKeyReleased = defineEvent('workflows.webhook-key.released', Holder)
+const WebhookKeyClaimed = defineEvent('workflows.webhook-key.claimed', Holder)
+const WebhookKeyReleased = defineEvent('workflows.webhook-key.released', Holder)
 
 const webhookKeyEvents = defineEvents(WebhookKeyClaimed, WebhookKeyReleased)
 type WebhookKeyFact = typeof webhookKeyEvents extends EventSet<infer F> ? F : never

@@ -15,7 +15,7 @@ export interface TriggerTick {
 }
 
 /** A tick that is not older is no missed one: a timer comes a little late, and later when a scheduler has died. */
-export const tickGraceMs = 10_000
+const tickGraceMs = 10_000
 
 export function isTimed({ type }: Pick<SavedTrigger['saved'], 'type'>): boolean {
   return type === 'cron' || type === 'interval'

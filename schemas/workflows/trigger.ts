@@ -36,9 +36,9 @@ export const TriggerEnabled = defineEvent(
   'workflows.trigger.enabled',
   Type.Object({ ...own, enabled: Type.Boolean() }, closed),
 )
-export const TriggerDeleted = defineEvent('workflows.trigger.deleted', Type.Object(own, closed))
+const TriggerDeleted = defineEvent('workflows.trigger.deleted', Type.Object(own, closed))
 /** Its ticks up to this one are dealt with. */
-export const TriggerFired = defineEvent(
+const TriggerFired = defineEvent(
   'workflows.trigger.fired',
   Type.Object(
     {
