@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { setTimeout as delay, setImmediate as setImmediately } from 'node:timers/promises'
 import pg from 'pg'
 import t from 'tap'
 import { type DatabaseOptions, openDatabase, type PostgresDatabase } from '../../gateways/data/postgres-run.ts'
@@ -373,8 +373,11 @@ t.test('backends killed under load cost no read, and no write is done unseen', a
   let running = true
   let next = 0
   const readers = Array.from({ length: 8 }, async () => {
-    while (running)
+    while (running) {
       await database.run(statement('select count(*) from secret'), [], read).catch((error) => failures.push(error))
+      // What is refused at once must not keep the connections from coming back.
+      await setImmediately()
+    }
   })
   const writers = Array.from({ length: 4 }, async () => {
     while (running) {
@@ -385,6 +388,7 @@ t.test('backends killed under load cost no read, and no write is done unseen', a
       } catch (error) {
         if (!(error instanceof Unavailable)) failures.push(error)
         unknown.push(id)
+        await setImmediately()
       }
     }
   })
@@ -486,6 +490,13 @@ t.test('a database that is away answers at once, and is used again when it is ba
   const one = statement('select 1')
   await database.run(one, [], read)
   await server.kill('SIGKILL')
+  // Backends outlive their killed postmaster by a moment.
+  await until(() =>
+    database.run(one, [], read).then(
+      () => false,
+      () => true,
+    ),
+  )
   const codes = await Promise.all(
     Array.from({ length: 20 }, () =>
       database.run(one, [], read).then(
