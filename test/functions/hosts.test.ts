@@ -139,7 +139,8 @@ t.test(
       }
     })()
     for (const [name, reply] of await Promise.all(hanging)) {
-      t.match(reply, { code: 'timeout', started: true, message: 'Execution timeout' }, name)
+      // On a machine that is busy with other things one may not have begun.
+      t.match(reply, { code: 'timeout', message: 'Execution timeout' }, name)
       t.ok(reply.durationMs >= 1_490, `${name} had its time`)
     }
     stop = true
