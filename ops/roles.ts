@@ -168,9 +168,7 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
     maxCost: config['app.graphql.max-cost'],
     roleSchemas: config['app.graphql.role-schemas'],
     emitCommands: config['app.nats.enabled'],
-    ...(bus === undefined
-      ? {}
-      : { changes: { ...changesOptions(config, bus), maxSockets: config['app.changes.max-clients'] } }),
+    ...(bus === undefined ? {} : { changes: changesOptions(config, bus) }),
     onObservation: observe(log),
   })
   return {

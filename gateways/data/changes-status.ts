@@ -2,7 +2,6 @@ import type { NatsConnection, Subscription } from '@nats-io/nats-core'
 import { captureSubject } from '../../bus/subject.ts'
 import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
 import { Unavailable } from '../../schemas/failure.ts'
-import type { ChangeType } from './changes-event.ts'
 
 /** Longer than the pause between two announcements by several times. */
 const aliveMs = 20_000
@@ -31,9 +30,8 @@ export class CaptureWatch {
   /**
    * @throws {Unavailable} `data/changes-unavailable` with the reason and the statements that mend it, when changes of the table
    * do not reach the stream.
-   * @param types that must all be published, null for every one; absent: INSERT is enough
    */
-  async require(schema: string, table: string, types?: ReadonlySet<ChangeType> | null): Promise<void> {
+  async require(schema: string, table: string): Promise<void> {
     if (this.#current() === null) await this.#askAndWait()
     const status = this.#current()
     if (status === null) {
@@ -50,8 +48,7 @@ export class CaptureWatch {
       throw unavailable('Change capture cannot reach the database', [])
     }
     const missing = status.unpublished.find((each) => each.schema === schema && each.table === table)
-    const beyond = types === null || types?.has('UPDATE') || types?.has('DELETE')
-    if (missing && (!missing.inserts || beyond))
+    if (missing && !missing.inserts)
       throw unavailable(`Changes of ${table} are not published: ${missing.reason}`, [missing.statement])
   }
 
