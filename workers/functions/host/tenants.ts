@@ -198,6 +198,8 @@ export class Tenants {
 
   #fault(call: TenantCall, fault: { code: FaultCode; message: string; stack: string | null }): void {
     const head: FaultHead = { ...fault, started: call.started, cpuMs: round(call.cpuMs) }
+    // The supervisor logs the fault: what the call wrote before must have arrived.
+    this.#logs.flush()
     this.#writer.send(fromHost.fault, call.id, JSON.stringify(head))
   }
 }
