@@ -77,7 +77,11 @@ export async function sendHop(
   }
 }
 
-async function checkedAddresses(
+/**
+ * The addresses of a host that may be connected to: what was checked is what must be connected to.
+ * @throws {FetchRefused} when none may
+ */
+export async function checkedAddresses(
   host: string,
   policy: EgressPolicy,
   resolve: Resolve,
@@ -106,7 +110,8 @@ async function unlessAborted<Value>(promise: Promise<Value>, signal: AbortSignal
 
 class StaleConnection extends Error {}
 
-const pinned =
+/** In place of a look-up: these addresses. */
+export const pinned =
   (addresses: readonly ResolvedAddress[]): LookupFunction =>
   (_host, options, done) => {
     if (options.all) done(null, addresses as never)

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import type { Static, TObject, TSchema } from 'typebox'
 import type { Opening, Value } from '../../schemas/workflows/execution-facts.ts'
 import type { PluginManifest } from '../../schemas/workflows/plugin-manifest.ts'
@@ -116,11 +117,35 @@ export type TaskLog = Readonly<Record<'debug' | 'info' | 'warn' | 'error', (mess
 export interface TaskServices {
   /** As the global one, under the platform's egress policy. */
   readonly fetch: typeof globalThis.fetch
+  /** For protocols other than HTTP, under the same policy. */
+  readonly net: TaskNet
   /** The key-value store of the flow's namespace, or of another one. */
   readonly kv: TaskKv
   readonly files: TaskFiles
   /** Stores a JSON value where it belongs: with the event while it is small, else in the object store. */
   readonly value: (json: unknown) => Promise<Value>
+}
+
+/** Connections of tasks. A host name is looked up once, and only addresses that were checked are connected to. */
+export interface TaskNet {
+  /**
+   * An open TCP connection; it is destroyed when the signal is aborted.
+   * @throws {TaskFailure} `refused` for what may not be connected to, `unavailable` or `timeout` for what is not there
+   */
+  connect(target: NetTarget): Promise<Socket>
+  /**
+   * For libraries that connect by themselves: give them these addresses and no name.
+   * @throws {TaskFailure} as above
+   */
+  resolve(host: string, signal: AbortSignal): Promise<readonly { readonly address: string; readonly family: number }[]>
+}
+
+export interface NetTarget {
+  readonly host: string
+  readonly port: number
+  readonly signal: AbortSignal
+  /** Default 10 000. */
+  readonly timeoutMs?: number
 }
 
 export interface TaskKv {

@@ -3,6 +3,7 @@ import { readBytes, storeBytes } from '../../bus/objects.ts'
 import type { EngineOptions } from './engine.ts'
 import { TaskFailure, type TaskFiles } from './plugin.ts'
 import { type EgressSettings, taskFetch } from './task-fetch.ts'
+import { taskNet } from './task-net.ts'
 
 const fileUri = /^busbar:\/\/\/files\/([A-Za-z0-9_-]{1,128})$/
 const maxFileBytes = 64 * 1024 ** 2
@@ -19,7 +20,7 @@ export function taskServices(bus: Bus, egress: EgressSettings): Pick<EngineOptio
     keys: () => away('The key-value store'),
   }
   return {
-    services: { fetch: taskFetch(egress), kv, files: taskFiles(bus) },
+    services: { fetch: taskFetch(egress), net: taskNet(egress), kv, files: taskFiles(bus) },
     credential: async () => null,
     kv: () => away('The key-value store'),
   }

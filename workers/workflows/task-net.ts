@@ -1,0 +1,69 @@
+import { lookup } from 'node:dns/promises'
+import { connect, type Socket } from 'node:net'
+import { checkedAddresses, FetchRefused, pinned, type ResolvedAddress } from '../egress/hop.ts'
+import { type EgressPolicy, egressPolicy } from '../egress/policy.ts'
+import { type NetTarget, TaskFailure, type TaskNet } from './plugin.ts'
+import type { EgressSettings } from './task-fetch.ts'
+
+const connectMs = 10_000
+
+/** TCP for tasks, under the platform's egress policy: public addresses, and what is allowed besides. */
+export function taskNet(settings: EgressSettings): TaskNet {
+  const policy = egressPolicy(settings)
+  return {
+    connect: (target) => open(policy, target),
+    resolve: (host, signal) => resolveAllowed(policy, host, signal),
+  }
+}
+
+async function resolveAllowed(
+  policy: EgressPolicy,
+  host: string,
+  signal: AbortSignal,
+): Promise<readonly ResolvedAddress[]> {
+  const name = host.replace(/^\[|\]$/g, '')
+  try {
+    return await checkedAddresses(name, policy, (each) => lookup(each, { all: true }), signal)
+  } catch (error) {
+    signal.throwIfAborted()
+    if (error instanceof FetchRefused)
+      throw new TaskFailure('refused', `"${name}" may not be connected to from here`, error)
+    throw new TaskFailure('unavailable', `"${name}" cannot be found: ${codeOf(error)}`, error)
+  }
+}
+
+async function open(policy: EgressPolicy, { host, port, signal, timeoutMs = connectMs }: NetTarget): Promise<Socket> {
+  const name = host.replace(/^\[|\]$/g, '')
+  const addresses = await resolveAllowed(policy, name, signal)
+  signal.throwIfAborted()
+  const socket = connect({ host: name, port, lookup: pinned(addresses), noDelay: true, keepAlive: true })
+  const stop = () => socket.destroy()
+  signal.addEventListener('abort', stop, { once: true })
+  socket.once('close', () => signal.removeEventListener('abort', stop))
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const fail = (kind: 'unavailable' | 'timeout', why: string, cause?: unknown) =>
+    reject(new TaskFailure(kind, `${name}:${port} cannot be connected to: ${why}`, cause))
+  const timer = setTimeout(() => fail('timeout', `no answer for ${timeoutMs} ms`), timeoutMs)
+  socket.once('connect', resolve)
+  socket.once('close', () => fail('unavailable', 'closed'))
+  // Stays: an error after a library has let go of the connection is of interest to nobody.
+  socket.on('error', (error) => fail('unavailable', codeOf(error), error))
+  try {
+    await promise
+    // What was checked is what was connected to; a bug elsewhere must not make that untrue.
+    if (!policy.allows(name, socket.remoteAddress ?? ''))
+      throw new TaskFailure('refused', `"${name}" may not be connected to from here`)
+    return socket
+  } catch (error) {
+    socket.destroy()
+    signal.throwIfAborted()
+    throw error
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function codeOf(error: unknown): string {
+  const { code, message } = error as { code?: string; message?: string }
+  return code ?? message ?? 'no reason given'
+}
