@@ -19,10 +19,15 @@ export interface PostgresNode {
   readonly runAs?: NodeAccount
   /** Where this server's finished WAL segments go; one folder an instance, never shared. */
   readonly archiveFolder: string
+  /** What the server writes on standard error goes to the end of this file (`log_destination` stderr, no collector). */
+  readonly logFile: string
 }
 
 export interface StartOptions {
-  /** Settings of this start alone, passed with `-c`: above every file in the data folder. */
+  /**
+   * Settings of this start alone, passed with `-c`: above every file in the data folder and above what the controller itself
+   * passes. A restore uses them for recovery with `archive_mode` off, and to listen in a closed socket folder only.
+   */
   readonly settings?: Readonly<Record<string, string>>
   /** Default 60,000. How long the server may take to accept connections. */
   readonly timeoutMs?: number
@@ -37,8 +42,9 @@ export interface StopOptions {
 }
 
 /**
- * Starts and stops the server processes of nodes; the supervisor in the product. Every call is idempotent: starting a
- * running node and stopping a stopped one do nothing.
+ * Starts and stops the server processes of nodes; the supervisor in the product. A node is known by its data folder. Every
+ * call is idempotent: starting a running node and stopping a stopped one do nothing. Readiness is asked at the node's
+ * `socketFolder` when it has one, else at 127.0.0.1; a refused password or a missing database counts as ready.
  */
 export interface NodeControl {
   /**
