@@ -19,13 +19,15 @@ export interface ChildOptions {
   readonly gid?: number
   /** The signal that ends the child when this process dies without a goodbye (Linux only). */
   readonly deathSignal: 'INT' | 'TERM'
+  /** Variables on top of the few that every server gets. */
+  readonly env?: Readonly<Record<string, string>>
 }
 
 /**
  * Starts a server as a child in a session of its own: Ctrl-C on the terminal reaches only us, so that the children can be
  * stopped in order. On Linux the kernel ends the child when this process is killed.
  */
-export function spawnServer({ command, args, logFile, cwd, uid, gid, deathSignal }: ChildOptions): ChildProcess {
+export function spawnServer({ command, args, logFile, cwd, uid, gid, deathSignal, env }: ChildOptions): ChildProcess {
   mkdirSync(dirname(logFile), { recursive: true })
   if (existsSync(logFile) && statSync(logFile).size > logSizeLimitBytes) renameSync(logFile, `${logFile}.1`)
   const log = openSync(logFile, 'a', 0o640)
@@ -34,7 +36,7 @@ export function spawnServer({ command, args, logFile, cwd, uid, gid, deathSignal
     return spawn(tied ? setpriv : command, tied ? ['--pdeathsig', deathSignal, '--', command, ...args] : [...args], {
       detached: true,
       stdio: ['ignore', log, log],
-      env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' },
+      env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin', ...env },
       ...(cwd === undefined ? {} : { cwd }),
       ...(uid === undefined ? {} : { uid }),
       ...(gid === undefined ? {} : { gid }),

@@ -4,10 +4,10 @@ import { join, resolve } from 'node:path'
 import type { Test } from 'tap'
 import { findNats } from '../../ops/local/nats-binary.ts'
 import { type NatsServer, startNats } from '../../ops/local/nats-server.ts'
-import { type PostgresServer, startPostgres } from '../../ops/local/postgres-server.ts'
+import { startPostgres } from '../../ops/local/postgres-server.ts'
 import { environment } from '../../schemas/config/environment.ts'
 
-interface TestServer {
+export interface TestServer {
   /** Stays the same over restarts. */
   readonly url: string
   readonly port: number
@@ -18,7 +18,7 @@ interface TestServer {
 }
 
 /** Enough of tap's test object to hang the end on. */
-type Owner = Pick<Test, 'teardown'>
+export type Owner = Pick<Test, 'teardown'>
 
 /** A PostgreSQL with an empty data folder. Its disk writes are not flushed: a killed server keeps its data, a power cut not. */
 export async function testPostgres(
@@ -26,7 +26,7 @@ export async function testPostgres(
   { settings = {} }: { readonly settings?: Readonly<Record<string, string | number>> } = {},
 ): Promise<TestServer> {
   const fast = { fsync: 'off', full_page_writes: 'off', ...settings }
-  return keepServer<PostgresServer>(t, 'busbar-pg-', (dataDir, port) =>
+  return keepServer(t, 'busbar-pg-', (dataDir, port) =>
     startPostgres({ dataDir, port, settings: fast, password: 'secret' }),
   )
 }
@@ -37,9 +37,7 @@ export async function testNats(
   { syncInterval = '2m' }: { readonly syncInterval?: string } = {},
 ): Promise<TestServer> {
   const binary = testNatsBinary()
-  return keepServer<NatsServer>(t, 'busbar-nats-', (dataDir, port) =>
-    startNats({ dataDir, port, binary, syncInterval }),
-  )
+  return keepServer(t, 'busbar-nats-', (dataDir, port) => startNats({ dataDir, port, binary, syncInterval }))
 }
 
 /** The nats-server of the machine, or the one fetched into the data folder. */
@@ -49,7 +47,7 @@ function testNatsBinary(): string {
   return findNats({ searchPath: PATH, binFolder: join(dataFolder, 'bin') })
 }
 
-async function keepServer<S extends NatsServer | PostgresServer>(
+export async function keepServer<S extends Pick<NatsServer, 'url' | 'port' | 'stop' | 'kill'>>(
   t: Owner,
   prefix: string,
   start: (dataDir: string, port: number) => Promise<S>,
