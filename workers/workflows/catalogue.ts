@@ -6,15 +6,26 @@ import { image } from './plugins/ai/image.ts'
 import { ollama } from './plugins/ai/ollama.ts'
 import { openai } from './plugins/ai/openai.ts'
 import { approval } from './plugins/core/approval.ts'
+import { fail } from './plugins/core/fail.ts'
 import { foreach } from './plugins/core/foreach.ts'
 import { choose } from './plugins/core/if.ts'
+import { kv } from './plugins/core/kv.ts'
 import { log } from './plugins/core/log.ts'
 import { parallel } from './plugins/core/parallel.ts'
+import { set } from './plugins/core/set.ts'
 import { subflow } from './plugins/core/subflow.ts'
 import { choice } from './plugins/core/switch.ts'
 import { wait } from './plugins/core/wait.ts'
 import { postgres } from './plugins/databases/postgres.ts'
 import { sqlite } from './plugins/databases/sqlite.ts'
+import { flatten } from './plugins/flow-control/flatten.ts'
+import { group } from './plugins/flow-control/group.ts'
+import { limit } from './plugins/flow-control/limit.ts'
+import { lookup } from './plugins/flow-control/lookup.ts'
+import { map } from './plugins/flow-control/map.ts'
+import { merge } from './plugins/flow-control/merge.ts'
+import { reduce } from './plugins/flow-control/reduce.ts'
+import { unique } from './plugins/flow-control/unique.ts'
 import { whileLoop } from './plugins/flow-control/while.ts'
 import { discord } from './plugins/protocol/discord.ts'
 import { graphql } from './plugins/protocol/graphql.ts'
@@ -50,7 +61,18 @@ export const catalogue: readonly Plugin[] = [
   subflow,
   approval,
   log,
+  set,
+  kv,
+  fail,
   // Flow Control
+  map,
+  reduce,
+  group,
+  unique,
+  flatten,
+  lookup,
+  limit,
+  merge,
   whileLoop,
   // Databases
   postgres,
