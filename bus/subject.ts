@@ -82,9 +82,19 @@ export function deadSubjects(consumer?: string): string {
   return consumer === undefined ? 'dead.>' : `${subject('dead', consumer)}.>`
 }
 
-/** `call.<function>.<id>`: a synchronous call of a function. */
-export function callSubject(functionId: string, id: string): string {
-  return subject('call', functionId, id)
+/** `call.<gateway>.<slot>`: synchronous calls of functions. Few subjects, each used again and again: new ones cost the server more. */
+export function callSubject(gateway: string, slot: number): string {
+  return subject('call', gateway, String(slot))
+}
+
+/** The gateway that a message of calls came from; it has no characters that would be escaped. */
+export function callingGateway(callSubject: string): string {
+  return callSubject.slice(callSubject.indexOf('.') + 1, callSubject.lastIndexOf('.'))
+}
+
+/** `answers.<gateway>`, on core NATS: answers of the calls. */
+export function answersSubject(gateway: string): string {
+  return subject('answers', gateway)
 }
 
 /** `invocation.<id>`: an asynchronous call of a function that is not done. */
@@ -97,14 +107,24 @@ export function outcomeSubject(id: string): string {
   return subject('outcome', id)
 }
 
-/** `$KV.<bucket>.kv.<function>.<key>`: a value that a function keeps. The characters of a key are fewer than those of a subject. */
-export function functionKeySubject(bucket: string, functionId: string, key: string): string {
-  return `$KV.${bucket}.${subject('kv', functionId, key).replaceAll('%', '=')}`
+/** `$KV.<bucket>.kv.<owner>.<key>`: a value that a function or a namespace keeps. The characters of a key are fewer than those of a subject. */
+export function ownedKeySubject(bucket: string, owner: string, key: string): string {
+  return `$KV.${bucket}.${subject('kv', owner, key).replaceAll('%', '=')}`
 }
 
-/** Matches all values that a function keeps. */
-export function functionKeysSubject(bucket: string, functionId: string): string {
-  return `$KV.${bucket}.${subject('kv', functionId).replaceAll('%', '=')}.*`
+/** Matches all values that an owner keeps. */
+export function ownedKeysSubject(bucket: string, owner: string): string {
+  return `$KV.${bucket}.${subject('kv', owner).replaceAll('%', '=')}.*`
+}
+
+/** `session.<id>`: a user's session. */
+export function sessionSubject(id: string): string {
+  return subject('session', id)
+}
+
+/** `attempt.<kind>.<key>`: how often something was tried lately. */
+export function attemptSubject(kind: string, key: string): string {
+  return subject('attempt', kind, key)
 }
 
 /** `log.<entity>.<id>`: log lines. */
@@ -115,6 +135,16 @@ export function logSubject(entity: string, id: string): string {
 /** `functions.<presence|ask|flush>`, on core NATS: a worker says that it is there; who is there?; counters shall be flushed. */
 export function functionWorkersSubject(part: 'presence' | 'ask' | 'flush'): string {
   return subject('functions', part)
+}
+
+/** `metric.<entity>.<id>`: samples. */
+export function metricSubject(entity: string, id: string): string {
+  return subject('metric', entity, id)
+}
+
+/** `provisioning.<place>`, on core NATS: questions to the worker that looks after a place, or to any of them. */
+export function provisioningSubject(place: string | 'any'): string {
+  return subject('provisioning', place)
 }
 
 /** `cdc.<source>.<schema>.<table>`: what the subjects of all changes of a table begin with. */

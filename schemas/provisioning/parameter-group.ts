@@ -1,0 +1,74 @@
+import { type Static, Type } from 'typebox'
+import { type Aggregate, defineEvent, defineEvents, type FactOf } from '../../bus/message.ts'
+import { Rejected } from '../failure.ts'
+
+const closed = { additionalProperties: false } as const
+const own = { name: Type.String(), by: Type.String(), at: Type.Integer({ description: 'epoch ms' }) }
+
+const GroupSaved = defineEvent(
+  'provisioning.parameter-group.saved',
+  Type.Object(
+    {
+      ...own,
+      description: Type.String(),
+      databaseType: Type.String(),
+      parameters: Type.Record(Type.String(), Type.String()),
+    },
+    closed,
+  ),
+)
+const GroupDeleted = defineEvent('provisioning.parameter-group.deleted', Type.Object(own, closed))
+
+type GroupFact = FactOf<typeof GroupSaved | typeof GroupDeleted>
+type Saved = Static<(typeof GroupSaved)['schema']>
+
+export type GroupState =
+  | { readonly stage: 'absent' }
+  | {
+      readonly stage: 'saved'
+      readonly saved: Saved
+      readonly version: number
+      readonly createdAt: number
+      readonly updatedAt: number
+    }
+export type SavedGroup = Extract<GroupState, { stage: 'saved' }>
+
+/** Parameters under a name, for any number of instances. Subject `evt.provisioning.parameter-group.<name>`. */
+export const parameterGroup: Aggregate<GroupState, GroupFact> = {
+  events: defineEvents(GroupSaved, GroupDeleted),
+  initial: { stage: 'absent' },
+  evolve(state, fact) {
+    if (fact.type === 'provisioning.parameter-group.deleted') return { stage: 'absent' }
+    const { at } = fact.data
+    const before = state.stage === 'saved' ? state : { version: 0, createdAt: at }
+    const { version, createdAt } = before
+    return { stage: 'saved', saved: fact.data, version: version + 1, createdAt, updatedAt: at }
+  },
+}
+
+/** @param replace whether one that is there is meant @throws {Rejected} `provisioning/parameter-group-exists`, `-not-found` */
+export function decideSaveGroup(state: GroupState, saved: Saved, replace: boolean): readonly GroupFact[] {
+  if (replace) requireGroup(state, saved.name)
+  else if (state.stage === 'saved') {
+    throw new Rejected('provisioning/parameter-group-exists', `A parameter group ${saved.name} exists`)
+  }
+  return [GroupSaved.of(saved)]
+}
+
+/** @throws {Rejected} `provisioning/parameter-group-not-found`, `provisioning/parameter-group-in-use` */
+export function decideDeleteGroup(
+  state: GroupState,
+  { attachedTo, ...own }: { name: string; by: string; at: number; attachedTo: readonly string[] },
+): readonly GroupFact[] {
+  requireGroup(state, own.name)
+  if (attachedTo.length === 0) return [GroupDeleted.of(own)]
+  throw new Rejected('provisioning/parameter-group-in-use', `The parameter group ${own.name} is in use`, {
+    details: { attachedTo: attachedTo.slice(0, 100) },
+  })
+}
+
+/** @throws {Rejected} `provisioning/parameter-group-not-found` */
+export function requireGroup(state: GroupState, name: string): SavedGroup {
+  if (state.stage === 'saved') return state
+  throw new Rejected('provisioning/parameter-group-not-found', `There is no parameter group ${name}`)
+}
