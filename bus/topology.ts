@@ -47,6 +47,8 @@ export const bodyStore = 'bodies'
 export const platformBucket = 'platform'
 /** What functions keep lies in this one. */
 export const functionsBucket = 'functions'
+/** What users and tasks of workflows keep lies in this one. */
+export const workflowsBucket = 'workflows'
 /** A request body of 1 MB and the headers. */
 const maxCallBytes = maxMessageBytes + 128 * 1024
 const maxWaitingCallBytes = 256 * 1024 ** 2
@@ -71,6 +73,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     facts('EVT_WORKFLOWS', ['evt.workflows.>']),
     facts('EVT_FUNCTIONS', ['evt.functions.>']),
     facts('EVT_PROVISIONING', ['evt.provisioning.>']),
+    facts('EVT_AUDIT', ['evt.audit.>']),
     stream(options, { name: 'EVT_EXECUTIONS', subjects: ['evt.executions.>'], allow_atomic: true }),
     stream(options, { name: 'WORK', subjects: ['work.>'], retention: RetentionPolicy.Workqueue }),
     // A queue each: a consumer that filters a stream of many subjects crawls.
@@ -101,6 +104,16 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
       max_msgs_per_subject: 1,
       max_msg_size: maxOutcomeBytes,
     }),
+    // A session's last message holds its state; none lives longer.
+    stream(options, { name: 'SESSIONS', subjects: ['session.>'], max_age: nanos(31 * day), max_msgs_per_subject: 1 }),
+    stream(options, {
+      name: 'ATTEMPTS',
+      subjects: ['attempt.>'],
+      max_age: nanos(day / 24),
+      max_bytes: 256 * 1024 ** 2,
+      discard: DiscardPolicy.Old,
+      max_msgs_per_subject: 1,
+    }),
     log(changeStream, ['cdc.>'], changeAgeMs, changeBytes),
     told('LOGS', ['log.>'], 4 * 1024 ** 3),
     told('METRICS', ['metric.>']),
@@ -122,6 +135,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     objectStore(options, bodyStore),
     bucket(options, platformBucket),
     bucket(options, functionsBucket),
+    bucket(options, workflowsBucket),
   ]
 }
 

@@ -32,6 +32,10 @@ export const workflowErrors = {
   'workflows/kv-not-found': { status: 404, meaning: 'The namespace has no such key.' },
   'workflows/kv-conflict': { status: 409, meaning: 'The key is at another version.' },
   'workflows/user-exists': { status: 409, meaning: 'The name is taken.' },
+  'workflows/user-not-found': { status: 404, meaning: 'There is no such user.' },
+  'workflows/user-limit': { status: 409, meaning: 'There are as many users as may be.' },
+  'workflows/last-admin': { status: 409, meaning: 'Nobody else could manage users then.' },
+  'workflows/no-keys': { status: 501, meaning: 'There are no users, because app.secrets.keys is not set.' },
   'workflows/login-refused': { status: 401, meaning: 'User name or password is wrong.' },
   'workflows/forbidden': { status: 403, meaning: 'The role may not do this.' },
 } as const
