@@ -1,4 +1,4 @@
-import { FetchRefused, type Hop, type HopAnswer, type Resolve, sendHop } from './hop.ts'
+import { FetchRefused, type Hop, type HopAnswer, type PartialRead, type Resolve, sendHop } from './hop.ts'
 import type { EgressPolicy } from './policy.ts'
 
 export interface FollowOptions {
@@ -6,6 +6,7 @@ export interface FollowOptions {
   readonly resolve: Resolve
   /** After decompression. */
   readonly maxResponseBytes: number
+  readonly partial?: PartialRead
   readonly maxRedirects: number
   /** As of the web's fetch. */
   readonly redirect: 'follow' | 'manual' | 'error'
@@ -27,7 +28,8 @@ const MAX_URL_CHARS = 16_384
  * @throws {FetchRefused} when a target is not allowed, or a limit is passed
  */
 export async function followHops(first: Hop, options: FollowOptions, signal: AbortSignal): Promise<Followed> {
-  const limits = { maxResponseBytes: options.maxResponseBytes, maxHeaderBytes: MAX_HEADER_BYTES }
+  const { maxResponseBytes, partial } = options
+  const limits = { maxResponseBytes, maxHeaderBytes: MAX_HEADER_BYTES, ...(partial && { partial }) }
   let hop = first
   for (let redirects = 0; ; redirects++) {
     options.onHop?.()

@@ -33,6 +33,12 @@ export interface HopAnswer {
 export interface HopLimits {
   readonly maxResponseBytes: number
   readonly maxHeaderBytes: number
+  readonly partial?: PartialRead
+}
+/** For bodies that have no end of their own: what has come until then is the body. */
+export interface PartialRead {
+  readonly until: AbortSignal
+  readonly onChunk: (chunk: Buffer) => void
 }
 
 /** Ports that speak something a request could be taken for. Source: WHATWG Fetch, bad ports (those in use) */
@@ -134,7 +140,7 @@ async function exchange(
     port: url.port === '' ? undefined : Number(url.port),
     path: `${url.pathname}${url.search}`,
     method,
-    headers: sentHeaders(hop, fresh),
+    headers: sentHeaders(hop, fresh, limits.partial === undefined ? 'gzip, deflate, br' : 'identity'),
     agent: fresh ? false : agents[url.protocol as 'http:'],
     lookup: pinned(addresses),
     ...(isIP(host) === 0 ? { servername: host } : {}),
@@ -168,10 +174,10 @@ function responseTo(request: ClientRequest, allows: (address: string) => boolean
 
 const isReset = (error: Error): boolean => ['ECONNRESET', 'EPIPE'].includes((error as NodeJS.ErrnoException).code ?? '')
 
-function sentHeaders({ url, method, headers, body }: Hop, fresh: boolean): string[] {
+function sentHeaders({ url, method, headers, body }: Hop, fresh: boolean, encodings: string): string[] {
   const flat = ['Host', url.host, 'Connection', fresh ? 'close' : 'keep-alive']
   for (const [name, value] of headers) flat.push(name, value)
-  flat.push('Accept-Encoding', 'gzip, deflate, br')
+  flat.push('Accept-Encoding', encodings)
   if (body !== null) flat.push('Content-Length', `${body.length}`)
   else if (method === 'POST' || method === 'PUT' || method === 'PATCH') flat.push('Content-Length', '0')
   return flat
@@ -195,23 +201,33 @@ async function answerOf(response: IncomingMessage, method: string, limits: HopLi
     const name = raw[at]!.toLowerCase()
     if (!DROPPED.has(name)) headers.push([name, raw[at + 1]!])
   }
-  const received = await bodyOf(response, limits.maxResponseBytes)
+  const received = await bodyOf(response, limits)
   const encoding = response.headers['content-encoding']
   const body = method === 'HEAD' ? received : await decoded(received, encoding, limits.maxResponseBytes)
   const { statusCode = 0, statusMessage = '' } = response
   return { status: statusCode, statusText: statusMessage, headers, location: response.headers.location ?? null, body }
 }
 
-async function bodyOf(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
+async function bodyOf(response: IncomingMessage, { maxResponseBytes, partial }: HopLimits): Promise<Buffer> {
   const chunks: Buffer[] = []
   let size = 0
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > maxBytes) {
-      response.destroy()
-      throw tooLarge(maxBytes)
+  const stop = () => response.destroy()
+  partial?.until.addEventListener('abort', stop, { once: true })
+  if (partial?.until.aborted) stop()
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > maxResponseBytes) {
+        response.destroy()
+        throw tooLarge(maxResponseBytes)
+      }
+      chunks.push(chunk)
+      partial?.onChunk(chunk)
     }
-    chunks.push(chunk)
+  } catch (error) {
+    if (partial?.until.aborted !== true) throw error
+  } finally {
+    partial?.until.removeEventListener('abort', stop)
   }
   return Buffer.concat(chunks)
 }

@@ -115,8 +115,8 @@ export type TaskLog = Readonly<Record<'debug' | 'info' | 'warn' | 'error', (mess
 
 /** What of the platform a plugin may use. */
 export interface TaskServices {
-  /** As the global one, under the platform's egress policy. */
-  readonly fetch: typeof globalThis.fetch
+  /** As the global one, under the platform's egress policy; it resolves when the body is there. */
+  readonly fetch: (target: string | URL | Request, init?: TaskRequestInit) => Promise<Response>
   /** For protocols other than HTTP, under the same policy. */
   readonly net: TaskNet
   /** The key-value store of the flow's namespace, or of another one. */
@@ -124,6 +124,11 @@ export interface TaskServices {
   readonly files: TaskFiles
   /** Stores a JSON value where it belongs: with the event while it is small, else in the object store. */
   readonly value: (json: unknown) => Promise<Value>
+}
+
+export interface TaskRequestInit extends RequestInit {
+  /** The body ends with what has come when `until` is aborted: for streams that have no end of their own. */
+  readonly partial?: { readonly until: AbortSignal; readonly onChunk: (chunk: Buffer) => void }
 }
 
 /** Connections of tasks. A host name is looked up once, and only addresses that were checked are connected to. */

@@ -11,6 +11,7 @@ import type { Value } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { credentialsIn, holds, renderValue, TemplateMistake } from '../../schemas/workflows/template.ts'
 import { Mask } from './mask.ts'
+import { isPassing } from './passing-faults.ts'
 import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
 import { type ScopeSources, scopeOf } from './scope.ts'
 
@@ -175,30 +176,11 @@ function logOf({ log }: TaskEnvironment, { run, task, state }: Attempt, mask: Ma
   return { debug: line('debug'), info: line('info'), warn: line('warn'), error: line('error') }
 }
 
-/** Errors of the network that can pass. */
-const passing = new Set([
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'ECONNABORTED',
-  'EPIPE',
-  'ETIMEDOUT',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-])
-
 function failureOf(error: unknown): { readonly message: string; readonly kind: TaskFailure['kind'] } {
   if (error instanceof TaskFailure) return { message: error.message, kind: error.kind }
   if (error instanceof TemplateMistake)
     return { message: `A template cannot be rendered: ${error.message}`, kind: 'refused' }
-  const { code, name, message, cause } = (error ?? {}) as {
-    code?: unknown
-    name?: string
-    message?: string
-    cause?: unknown
-  }
-  const coded = [code, (cause as { code?: unknown } | undefined)?.code].find((each) => typeof each === 'string')
-  const isPassing = passing.has(String(coded)) || name === 'Unavailable' || name === 'BusUnavailable'
-  return { message: String(message ?? error), kind: isPassing ? 'unavailable' : 'refused' }
+  const { name, message } = (error ?? {}) as { name?: string; message?: string }
+  const passes = isPassing(error) || name === 'Unavailable' || name === 'BusUnavailable'
+  return { message: String(message ?? error), kind: passes ? 'unavailable' : 'refused' }
 }

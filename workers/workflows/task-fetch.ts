@@ -2,7 +2,7 @@ import { lookup } from 'node:dns/promises'
 import { followHops, hopOf } from '../egress/follow.ts'
 import { FetchRefused } from '../egress/hop.ts'
 import { type EgressPolicy, egressPolicy } from '../egress/policy.ts'
-import { TaskFailure, type TaskServices } from './plugin.ts'
+import { TaskFailure, type TaskRequestInit, type TaskServices } from './plugin.ts'
 
 export interface EgressSettings {
   readonly allow: readonly string[]
@@ -19,7 +19,7 @@ export function taskFetch(settings: EgressSettings): TaskServices['fetch'] {
   return async (target, init = {}) => {
     const request = new Request(target, init)
     try {
-      return await send(policy, request, init.redirect ?? 'follow')
+      return await send(policy, request, init)
     } catch (error) {
       if (error instanceof FetchRefused) throw new TaskFailure('refused', error.message, error)
       throw error
@@ -30,12 +30,12 @@ export function taskFetch(settings: EgressSettings): TaskServices['fetch'] {
 async function send(
   policy: EgressPolicy,
   request: Request,
-  redirect: 'follow' | 'manual' | 'error',
+  { redirect = 'follow', partial }: TaskRequestInit,
 ): Promise<Response> {
   const body = request.body === null ? null : Buffer.from(await request.arrayBuffer())
   const first = hopOf(request.url, request.method, [...request.headers], body)
   const resolve = (host: string) => lookup(host, { all: true })
-  const options = { policy, resolve, maxResponseBytes, maxRedirects, redirect }
+  const options = { policy, resolve, maxResponseBytes, maxRedirects, redirect, ...(partial && { partial }) }
   const { answer, url, redirected } = await followHops(first, options, request.signal)
   const { status, statusText, headers } = answer
   const response = new Response(bodiless.has(status) ? null : new Uint8Array(answer.body), {
