@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
-import { decideRollback } from '../../schemas/functions/function.ts'
 import { compile } from './compile.ts'
 import { functionId, invalid, readObject } from './request.ts'
 import { allowManagement, type FunctionService } from './service.ts'
@@ -9,9 +8,9 @@ import { allowManagement, type FunctionService } from './service.ts'
 const maxDeployBytes = 4 * 1024 * 1024
 type WithId = { readonly Params: { readonly id: string } }
 
-/** Deploy, delete, revisions and rollback. */
+/** Deploy and delete. */
 export function deployRoutes(app: FastifyInstance, service: FunctionService): void {
-  const { store, view } = service
+  const { store } = service
   app.post('/deploy', { bodyLimit: maxDeployBytes }, async (request, reply) => {
     await allowManagement(service, request)
     const { id, code: source, idempotent } = readDeploy(request, service.maxCodeBytes)
@@ -31,25 +30,6 @@ export function deployRoutes(app: FastifyInstance, service: FunctionService): vo
     }
     return { status: 'deleted', id }
   })
-  app.get<WithId>('/scripts/:id/revisions', async (request) => {
-    await allowManagement(service, request)
-    const { id, state } = view.get(functionId(request.params.id))
-    const revisions = state.revisions.map(({ revision, program, at, idempotent }) => ({
-      revision,
-      deployedAt: new Date(at).toISOString(),
-      active: revision === state.revision,
-      ...(program !== revision && { rolledBackTo: program }),
-      ...(idempotent && { idempotent }),
-    }))
-    return { id, revisions: revisions.reverse() }
-  })
-  app.post<WithId>('/scripts/:id/rollback', async (request) => {
-    await allowManagement(service, request)
-    const id = functionId(request.params.id)
-    const to = readRollback(request)
-    await store.change(id, (state, moment) => decideRollback(state, { functionId: id, to }, moment))
-    return { id, revision: view.get(id).state.revision }
-  })
 }
 
 function readDeploy({ body }: FastifyRequest, maxCodeBytes: number) {
@@ -61,14 +41,4 @@ function readDeploy({ body }: FastifyRequest, maxCodeBytes: number) {
     throw new Rejected('http/payload-too-large', `code is larger than ${maxCodeBytes} bytes`)
   }
   return { id: functionId(id), code: code.toWellFormed(), idempotent }
-}
-
-/** Null: to the revision before. */
-function readRollback({ body }: FastifyRequest): number | null {
-  if (!Buffer.isBuffer(body) || body.length === 0) return null
-  const { revision = null } = readObject(body, ['revision'])
-  if (revision === null) return null
-  if (!Number.isSafeInteger(revision) || (revision as number) < 1)
-    throw invalid('revision must be a whole number from 1')
-  return revision as number
 }

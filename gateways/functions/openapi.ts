@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { stringify } from 'yaml'
 import { functionIdPattern } from '../../schemas/functions/function.ts'
 import { maxTriggers } from '../../schemas/functions/trigger.ts'
 import type { FunctionService } from './service.ts'
@@ -19,15 +20,19 @@ const failure = (description: string) => answer(description, ref('Error'))
 const body = (schema: object, required = true) => ({ required, content: json(schema) })
 const idParameter = { name: 'id', in: 'path', required: true, schema: ref('FunctionId') }
 
-/** `GET /openapi.json`: OpenAPI 3.1 of the function runtime. */
+/** `GET /openapi.json`, and `.yaml`: OpenAPI 3.1 of the function runtime. */
 export function openApiRoute(app: FastifyInstance, service: FunctionService): void {
-  const document = JSON.stringify({
+  const document = {
     openapi: '3.1.0',
     info: { title: 'Busbar function runtime', version: '1' },
     paths: { ...specifiedPaths(service), ...ownPaths() },
     components: { schemas: components(service) },
-  })
-  app.get('/openapi.json', (_request, reply) => reply.type('application/json; charset=utf-8').send(document))
+  }
+  const json = JSON.stringify(document)
+  app.get('/openapi.json', (_request, reply) => reply.type('application/json; charset=utf-8').send(json))
+  app.get('/openapi.yaml', (_request, reply) =>
+    reply.type('application/yaml; charset=utf-8').send(stringify(JSON.parse(json))),
+  )
 }
 
 function specifiedPaths({ maxFunctions, timeoutMs }: FunctionService) {
@@ -104,6 +109,10 @@ function ownPaths() {
   })
   return {
     ...ofScript('revisions', { get: operation('revisions', ref('Revisions')) }),
+    '/scripts/{id}/revisions/{revision}': {
+      parameters: [idParameter, { name: 'revision', in: 'path', required: true, schema: whole }],
+      get: operation('revision', ref('Source')),
+    },
     ...ofScript('rollback', {
       post: operation('rollback', object({ id: text, revision: whole }), {
         requestBody: body(object({ revision: whole }, []), false),
@@ -151,6 +160,7 @@ function components({ maxFunctions }: FunctionService) {
     Accepted: object({ id: text, status: { const: 'pending' }, url: text }),
     Invocation: { type: 'object', required: ['id', 'script', 'status'] },
     Revisions: object({ id: text, revisions: { type: 'array', items: { type: 'object' } } }),
+    Source: object({ id: text, revision: whole, deployedAt: time, idempotent: { type: 'boolean' }, code: text }),
     Env: object({ id: text, version: whole, variables: names, secrets: { type: 'array', items: text } }),
     SetEnv: object(
       { variables: names, secrets: { type: 'object', additionalProperties: { type: ['string', 'null'] } } },

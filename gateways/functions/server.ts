@@ -6,6 +6,8 @@ import { keyRing } from '../../bus/sealed.ts'
 import { functionsBucket } from '../../bus/topology.ts'
 import { LastCall, lastCallCollection } from '../../schemas/functions/last-call.ts'
 import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
+import { consolePage } from '../http/console.ts'
+import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { openCallDesk } from './calls.ts'
@@ -16,6 +18,7 @@ import { invocationRoute } from './invocations.ts'
 import { invokeRoute } from './invoke.ts'
 import { logRoute } from './logs.ts'
 import { openApiRoute } from './openapi.ts'
+import { revisionRoutes } from './revisions.ts'
 import type { FunctionService } from './service.ts'
 import { statsRoutes } from './stats.ts'
 import { functionStore } from './store.ts'
@@ -134,12 +137,19 @@ async function createApp(service: FunctionService, options: FunctionGatewayOptio
   const refuseOthers = refuseOtherMethods(app)
   statsRoutes(app, service)
   deployRoutes(app, service)
+  revisionRoutes(app, service)
   invokeRoute(app, service)
   invocationRoute(app, service)
   envRoutes(app, service)
   triggerRoutes(app, service)
   logRoute(app, service)
   openApiRoute(app, service)
+  docsPage(app, { specUrl: '/openapi.json', title: 'Function runtime' })
+  consolePage(app, {
+    title: 'Busbar functions',
+    folder: new URL('./page/', import.meta.url),
+    links: [{ title: 'API', href: '/docs' }],
+  })
   refuseOthers()
   return app
 }
