@@ -1,6 +1,6 @@
 import type { Bus } from '../../bus/connect.ts'
 import { asking, publish } from '../../bus/publish.ts'
-import { functionKeySubject, functionKeysSubject, unescapeToken } from '../../bus/subject.ts'
+import { ownedKeySubject, ownedKeysSubject, unescapeToken } from '../../bus/subject.ts'
 import { functionsBucket, maxValueBytes } from '../../bus/topology.ts'
 
 /** What a function asked of its store and may not have; the text is for its author. */
@@ -36,9 +36,9 @@ const maxKeys = 10_000
 const maxPage = 1_000
 
 export function functionKv(bus: Bus): FunctionKv {
-  const subjectOf = (functionId: string, key: string) => functionKeySubject(functionsBucket, functionId, checked(key))
+  const subjectOf = (functionId: string, key: string) => ownedKeySubject(functionsBucket, functionId, checked(key))
   const keysOf = async (functionId: string): Promise<string[]> => {
-    const filter = functionKeysSubject(functionsBucket, functionId)
+    const filter = ownedKeysSubject(functionsBucket, functionId)
     const { state } = await asking(bus, () => bus.manager.streams.info(stream, { subjects_filter: filter }))
     return Object.keys(state.subjects ?? {}).map((subject) => keyOf(subject))
   }
@@ -67,7 +67,7 @@ export function functionKv(bus: Bus): FunctionKv {
       return { keys: page, cursor: keys.length > size ? (page.at(-1) ?? null) : null }
     },
     async clear(functionId) {
-      await purge(functionKeysSubject(functionsBucket, functionId))
+      await purge(ownedKeysSubject(functionsBucket, functionId))
     },
   }
 }
