@@ -8,7 +8,7 @@ import type { WorkflowService } from './service.ts'
 
 /** Media types under which a flow's YAML is sent as it is. */
 export const yamlTypes = ['application/yaml', 'application/x-yaml', 'text/yaml', 'text/x-yaml', 'text/plain']
-const defaultNamespace = 'default'
+export const defaultNamespace = 'default'
 
 export interface FlowBody {
   readonly yamlContent?: string
@@ -37,7 +37,8 @@ function nameField(value: unknown): string {
   throw invalid('name', 'must not be empty')
 }
 
-function namespaceField(value: unknown): string {
+/** @throws {Rejected} `http/bad-request` */
+export function namespaceField(value: unknown): string {
   const namespace = textField('namespace', value, { min: 1, max: 100 })
   if (new RegExp(namespacePattern).test(namespace)) return namespace
   throw invalid('namespace', 'must hold letters, digits, dots, _ and - only, and begin with a letter or digit')

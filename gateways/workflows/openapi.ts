@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { stringify } from 'yaml'
 import { executionOperations, executionSchemas } from './openapi-executions.ts'
 import { flowOperations, flowSchemas } from './openapi-flows.ts'
+import { kvOperations, kvSchemas } from './openapi-kv.ts'
 import type { Operation, Operations } from './openapi-parts.ts'
 import { serviceOperations, serviceSchemas } from './openapi-service.ts'
 import { triggerOperations, triggerSchemas } from './openapi-triggers.ts'
@@ -12,8 +13,9 @@ export const operations: Operations = {
   ...flowOperations,
   ...executionOperations,
   ...triggerOperations,
+  ...kvOperations,
 }
-const schemas = { ...serviceSchemas, ...flowSchemas, ...executionSchemas, ...triggerSchemas }
+const schemas = { ...serviceSchemas, ...flowSchemas, ...executionSchemas, ...triggerSchemas, ...kvSchemas }
 
 /** `GET /api/v1/openapi.json`, and `.yaml`: OpenAPI 3.1, with the role that each route needs. Call before the routes are added. */
 export function openApiRoutes(app: FastifyInstance): void {

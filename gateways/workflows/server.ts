@@ -4,6 +4,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { keyRing } from '../../bus/sealed.ts'
 import { openPositions } from '../../projections/positions.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
+import { consolePage } from '../http/console.ts'
 import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
@@ -14,6 +15,7 @@ import { executionRoutes } from './executions.ts'
 import { yamlTypes } from './flow-text.ts'
 import { flowRoutes } from './flows.ts'
 import { healthRoutes } from './health.ts'
+import { kvRoutes } from './kv.ts'
 import { metricsRoutes } from './metrics.ts'
 import { openApiRoutes } from './openapi.ts'
 import { openPluginView, type PluginViewObservation } from './plugin-view.ts'
@@ -107,6 +109,11 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
   const refuseOthers = refuseOtherMethods(app)
   workflowRoutes(app, service, corsOrigins)
   docsPage(app, { specUrl: '/api/v1/openapi.json', title: 'Workflow engine' })
+  consolePage(app, {
+    title: 'Busbar workflows',
+    folder: new URL('./page/', import.meta.url),
+    links: [{ title: 'API', href: '/docs' }],
+  })
   refuseOthers()
   return app
 }
@@ -123,4 +130,5 @@ export function workflowRoutes(app: FastifyInstance, service: WorkflowService, c
   approvalRoutes(app, service)
   triggerRoutes(app, service)
   webhookRoutes(app, service)
+  kvRoutes(app, service)
 }

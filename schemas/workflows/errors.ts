@@ -31,6 +31,11 @@ export const workflowErrors = {
   'workflows/credential-exists': { status: 409, meaning: 'The namespace has a credential of that name.' },
   'workflows/kv-not-found': { status: 404, meaning: 'The namespace has no such key.' },
   'workflows/kv-conflict': { status: 409, meaning: 'The key is at another version.' },
+  'workflows/precondition-failed': {
+    status: 412,
+    meaning: 'If-Match or If-None-Match does not hold for the key as it is now.',
+  },
+  'workflows/secrets-off': { status: 501, meaning: 'Credentials cannot be kept, because app.secrets.keys is not set.' },
   'workflows/user-exists': { status: 409, meaning: 'The name is taken.' },
   'workflows/user-not-found': { status: 404, meaning: 'There is no such user.' },
   'workflows/user-limit': { status: 409, meaning: 'There are as many users as may be.' },
