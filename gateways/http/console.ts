@@ -1,10 +1,11 @@
+import { readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
 import { escapedHtml, serveAssets } from './assets.ts'
 
 export interface ConsolePage {
   readonly title: string
-  /** Folder with the page's own files: `body.html`, `page.js` (a module), `page.css`. */
+  /** Folder with the page's own files: `body.html`, `page.css`, `page.js` (a module) and the modules that it imports. */
   readonly folder: URL
   readonly links: readonly { readonly title: string; readonly href: string }[]
 }
@@ -35,7 +36,9 @@ export function consolePage(app: FastifyInstance, { title, folder, links }: Cons
       { path: '/', type: 'text/html; charset=utf-8', make: whole },
       { path: '/console/console.js', type: script, make: file(shared, 'console.js') },
       { path: '/console/console.css', type: style, make: file(shared, 'console.css') },
-      { path: '/console/page.js', type: script, make: file(folder, 'page.js') },
+      ...readdirSync(folder)
+        .filter((name) => name.endsWith('.js'))
+        .map((name) => ({ path: `/console/${name}`, type: script, make: file(folder, name) })),
       { path: '/console/page.css', type: style, make: file(folder, 'page.css') },
     ],
     policy,
