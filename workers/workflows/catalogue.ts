@@ -8,6 +8,7 @@ import { openai } from './plugins/ai/openai.ts'
 import { approval } from './plugins/core/approval.ts'
 import { fail } from './plugins/core/fail.ts'
 import { foreach } from './plugins/core/foreach.ts'
+import { http } from './plugins/core/http.ts'
 import { choose } from './plugins/core/if.ts'
 import { kv } from './plugins/core/kv.ts'
 import { log } from './plugins/core/log.ts'
@@ -53,6 +54,7 @@ import { zendesk } from './plugins/saas/zendesk.ts'
 /** The built-in plugins, in the order of the catalogue. A library that one needs is imported when it first runs. */
 export const catalogue: readonly Plugin[] = [
   // Core
+  http,
   choose,
   choice,
   foreach,

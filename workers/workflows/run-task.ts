@@ -1,8 +1,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Compile, type Validator } from 'typebox/compile'
-import { Value as Values } from 'typebox/value'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import { outputsTask } from '../../schemas/workflows/execution-advance.ts'
@@ -10,6 +8,7 @@ import type { TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import type { Value } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { credentialsIn, holds, renderValue, TemplateMistake } from '../../schemas/workflows/template.ts'
+import { checkedInput } from './checked-input.ts'
 import { Mask } from './mask.ts'
 import { isPassing } from './passing-faults.ts'
 import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
@@ -94,20 +93,6 @@ function whole(value: unknown): unknown {
   if (value === null || typeof value !== 'object') return value
   const fields = Object.values(value)
   return fields.length === 1 ? fields[0] : value
-}
-
-const validators = new WeakMap<Plugin, Validator>()
-
-function checkedInput(plugin: Plugin, rendered: unknown): unknown {
-  const schema = plugin.manifest.inputSchema as Parameters<typeof Compile>[0]
-  const validator = validators.get(plugin) ?? Compile(schema)
-  validators.set(plugin, validator)
-  // Templates often make texts of numbers.
-  const input = Values.Convert(schema, Values.Default(schema, structuredClone(rendered)))
-  if (validator.Check(input)) return input
-  const [first] = validator.Errors(input)
-  const place = `properties${(first?.instancePath ?? '').replaceAll('/', '.')}`
-  throw new TaskFailure('refused', `${place} ${first?.message ?? 'does not fit the plugin'}`)
 }
 
 interface PluginCall {

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Type } from 'typebox'
 import { definePlugin, TaskFailure, type TaskKv, type TaskRun } from '../../plugin.ts'
+import { needed } from '../content.ts'
 import { durationMs } from '../duration.ts'
 
 const maxTries = 50
@@ -162,9 +163,4 @@ function sum(value: unknown, by: number): number {
 
 function lifetime({ ttl }: { readonly ttl?: string | number }): { readonly ttlMs?: number } {
   return ttl === undefined ? {} : { ttlMs: durationMs(ttl, 'properties.ttl') }
-}
-
-function needed<Value>(value: Value | undefined, name: string, operation: string): Value {
-  if (value !== undefined) return value
-  throw new TaskFailure('refused', `properties needs ${name} for ${operation}`)
 }
