@@ -17,7 +17,10 @@ import { set } from './plugins/core/set.ts'
 import { subflow } from './plugins/core/subflow.ts'
 import { choice } from './plugins/core/switch.ts'
 import { wait } from './plugins/core/wait.ts'
+import { mongodb } from './plugins/databases/mongodb.ts'
+import { mysql } from './plugins/databases/mysql.ts'
 import { postgres } from './plugins/databases/postgres.ts'
+import { redis } from './plugins/databases/redis.ts'
 import { sqlite } from './plugins/databases/sqlite.ts'
 import { flatten } from './plugins/flow-control/flatten.ts'
 import { group } from './plugins/flow-control/group.ts'
@@ -78,7 +81,10 @@ export const catalogue: readonly Plugin[] = [
   whileLoop,
   // Databases
   postgres,
+  mysql,
   sqlite,
+  redis,
+  mongodb,
   // Protocol
   slack,
   discord,

@@ -1,4 +1,5 @@
 import { DatabaseSync } from 'node:sqlite'
+import { RowBudget } from './row-budget.ts'
 
 // A process of its own, because nothing else ends a statement that runs too long.
 
@@ -6,6 +7,7 @@ export interface SqliteJob {
   readonly path: string
   readonly statements: readonly { readonly sql: string; readonly parameters?: readonly unknown[] }[]
   readonly maxRows: number
+  readonly maxBytes: number
 }
 
 export interface SqliteResult {
@@ -15,12 +17,13 @@ export interface SqliteResult {
 
 export type SqliteAnswer = { readonly results: readonly SqliteResult[] } | { readonly refused: string }
 
-function run({ path, statements, maxRows }: SqliteJob): SqliteAnswer {
+function run({ path, statements, ...limits }: SqliteJob): SqliteAnswer {
   // Nothing but this file: no extensions, no other databases.
   const database = new DatabaseSync(path, { allowExtension: false, enableForeignKeyConstraints: true })
   try {
     database.exec('pragma journal_mode = memory; pragma trusted_schema = off; begin')
-    const results = statements.map((each) => runOne(database, each, maxRows))
+    const budget = new RowBudget(limits)
+    const results = statements.map((each) => runOne(database, each, budget))
     database.exec('commit')
     return { results }
   } catch (error) {
@@ -30,14 +33,15 @@ function run({ path, statements, maxRows }: SqliteJob): SqliteAnswer {
   }
 }
 
-function runOne(database: DatabaseSync, { sql, parameters = [] }: SqliteJob['statements'][number], maxRows: number) {
+function runOne(database: DatabaseSync, { sql, parameters = [] }: SqliteJob['statements'][number], budget: RowBudget) {
   if (/\b(attach|detach|vacuum\s+into)\b/i.test(sql)) throw new Error('other databases cannot be attached')
   const statement = database.prepare(sql)
   statement.setReadBigInts(true)
   const rows: unknown[] = []
   for (const row of statement.iterate(...(parameters as never[]))) {
-    if (rows.length >= maxRows) throw new Error(`the statement gives more than ${maxRows} rows`)
-    rows.push(plainRow(row as Record<string, unknown>))
+    const plain = plainRow(row as Record<string, unknown>)
+    budget.take(plain)
+    rows.push(plain)
   }
   const changed = database.prepare('select changes() as n').get() as { n: number }
   return { rows, rowCount: rows.length > 0 ? rows.length : changed.n }

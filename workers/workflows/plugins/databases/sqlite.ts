@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { definePlugin, TaskFailure } from '../../plugin.ts'
-import { SqlOutput, sqlProperties } from './sql-properties.ts'
+import { SqlOutput, sqlOutputs, sqlProperties, statementsOf } from './sql-properties.ts'
 import type { SqliteAnswer, SqliteJob } from './sqlite-process.ts'
 
 const maxFileBytes = 256 * 1024 * 1024
@@ -39,19 +39,19 @@ tasks:
         - sql: insert into t values (1), (2)
         - sql: select sum(id) as total from t
 `,
-  async run({ input: { file, sql, parameters, statements, maxRows, timeoutMs, keep }, scratch, services, signal }) {
+  async run({ input, scratch, services, signal }) {
+    const { file, timeoutMs, keep } = input
     const [{ join }, { readFile, stat, writeFile }] = await Promise.all([
       import('node:path'),
       import('node:fs/promises'),
     ])
     const path = join(await scratch(), 'database.sqlite')
     if (file !== undefined) await writeFile(path, await services.files.get(file))
-    const all = (statements ?? [{ sql: sql ?? '', parameters }]) as SqliteJob['statements']
-    const answer = await inProcess({ path, statements: all, maxRows }, timeoutMs, signal)
+    const { maxRows, maxBytes } = input
+    const job = { path, statements: statementsOf(input), maxRows, maxBytes }
+    const answer = await inProcess(job, timeoutMs, signal)
     if ('refused' in answer) throw new TaskFailure('refused', `SQLite refused it: ${answer.refused}`)
-    const results = [...answer.results]
-    const { rows, rowCount } = results.at(-1) ?? { rows: [], rowCount: 0 }
-    const told = { rows: [...rows], rowCount, results }
+    const told = await sqlOutputs(answer.results, input.into, services.files)
     if (!keep) return { ...told, uri: null }
     if ((await stat(path)).size > maxFileBytes) throw new TaskFailure('refused', 'The database is too large to be kept')
     return { ...told, uri: (await services.files.put(await readFile(path))).uri }
