@@ -18,40 +18,63 @@ export class SealBroken extends Error {
 
 /** Keys that values are sealed with. */
 export interface KeyRing {
+  /** Of the key that seals now. */
+  readonly keyId: string
   /** With the ring's first key. `context`: the aggregate's id and version, and what of it this is. */
   seal(text: string, context: string): Sealed
   /** @throws {SealBroken} also when the value was sealed for a place that does not begin with `owner`. */
   open(sealed: Sealed, owner: string): string
 }
 
+/** Each `<id>:<32 bytes in base64>`: the first seals, all open. A function gives them as they are at that moment. */
+export type SecretKeys = readonly string[] | (() => readonly string[])
+
 const algorithm = 'aes-256-gcm'
 const keyBytes = 32
 const tagBytes = 16
 
 /**
- * The keys of `app.secrets.keys`, each `<id>:<32 bytes in base64>`: the first seals, all open. Null when there are none.
+ * The keys of `app.secrets.keys`. Null when there are none. Keys that a function gives are asked for at each use, so that a process that
+ * runs follows when they change.
  *
  * @throws {TypeError} naming the key's place, never the key.
  */
-export function keyRing(written: readonly string[] | undefined): KeyRing | null {
-  const keys = new Map((written ?? []).map((text, index) => parseKey(text, index)))
-  const [current] = keys
-  if (current === undefined) return null
-  const [keyId, key] = current
+export function keyRing(written: SecretKeys | undefined): KeyRing | null {
+  const read = typeof written === 'function' ? written : () => written ?? []
+  let known = parseKeys(read())
+  const keys = () => {
+    if (typeof written === 'function') known = parseKeys(read())
+    return known
+  }
+  if (known.size === 0) return null
   return {
+    get keyId() {
+      return first(keys())[0]
+    },
     seal(text, context) {
+      const [keyId, key] = first(keys())
       const nonce = randomBytes(12)
       const cipher = createCipheriv(algorithm, key, nonce).setAAD(Buffer.from(context))
       const bytes = Buffer.concat([cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
       return { keyId, nonce: nonce.toString('base64'), ciphertext: bytes.toString('base64'), context }
     },
     open(sealed, owner) {
-      const known = keys.get(sealed.keyId)
-      if (known === undefined) throw new SealBroken(`There is no key ${sealed.keyId} in app.secrets.keys`)
+      const key = known.get(sealed.keyId) ?? keys().get(sealed.keyId)
+      if (key === undefined) throw new SealBroken(`There is no key ${sealed.keyId} in app.secrets.keys`)
       if (!sealed.context.startsWith(owner)) throw new SealBroken(`The sealed value does not belong to ${owner}`)
-      return decipher(sealed, known)
+      return decipher(sealed, key)
     },
   }
+}
+
+function first(keys: ReadonlyMap<string, Buffer>): readonly [string, Buffer] {
+  const [key] = keys
+  if (key === undefined) throw new SealBroken('There are no keys any more')
+  return key
+}
+
+function parseKeys(written: readonly string[]): ReadonlyMap<string, Buffer> {
+  return new Map(written.map((text, index) => parseKey(text, index)))
 }
 
 function decipher({ nonce, ciphertext, context }: Sealed, key: Buffer): string {

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
 import type { FollowObservation } from '../../bus/follow.ts'
 import { openCollection } from '../../bus/kv.ts'
-import { keyRing } from '../../bus/sealed.ts'
+import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { functionsBucket } from '../../bus/topology.ts'
 import { LastCall, lastCallCollection } from '../../schemas/functions/last-call.ts'
 import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
@@ -42,7 +42,7 @@ export interface FunctionGatewayOptions {
   readonly corsOrigins: readonly string[]
   readonly jwt: AuthenticatorOptions
   /** Each `<id>:<32 bytes in base64>`; absent: secrets are refused. */
-  readonly secretKeys?: readonly string[]
+  readonly secretKeys?: SecretKeys
   /** Longest run of a handler. Default 30,000. */
   readonly timeoutMs?: number
   /** Default 500. */

@@ -5,7 +5,7 @@ import { workflowsBucket } from '../../bus/topology.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { namespaceField } from './flow-text.ts'
 import { conditionOf, type KvTold, kvBodyOf } from './kv-body.ts'
-import { invalid, pageOf, queryOf, replyList, textField } from './request.ts'
+import { cursorOf, invalid, pageOf, placeOfCursor, queryOf, replyList, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ByNamespace = { Params: { namespace: string } }
@@ -50,7 +50,7 @@ async function list(space: KvSpace, request: FastifyRequest<ByNamespace>, reply:
   const page = {
     ...pageOf({ ...(limit !== undefined && { limit }) }),
     ...(prefix !== undefined && { prefix: textField('prefix', prefix, { max: maxPrefixLength }) }),
-    ...(cursor !== undefined && { after: keyOfCursor(cursor) }),
+    ...(cursor !== undefined && { after: placeOfCursor(cursor) }),
   }
   const { entries, total, next } = await refusing(() => space.list(namespace, page))
   const rows = entries.map((entry) => ({ namespace, ...shown(entry) }))
@@ -67,16 +67,6 @@ function shown({ key, type, version, createdAt, updatedAt, expiresAt }: KvEntry 
     updatedAt: iso(updatedAt),
     expiresAt: expiresAt === null ? null : iso(expiresAt),
   }
-}
-
-function cursorOf(key: string): string {
-  return Buffer.from(key, 'utf8').toString('base64url')
-}
-
-function keyOfCursor(cursor: string): string {
-  const key = Buffer.from(cursor, 'base64url').toString('utf8')
-  if (key !== '' && cursorOf(key) === cursor) return key
-  throw invalid('cursor', 'was not made by this list')
 }
 
 function notFound(): Rejected {

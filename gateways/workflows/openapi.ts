@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { stringify } from 'yaml'
+import { credentialOperations, credentialSchemas } from './openapi-credentials.ts'
 import { executionOperations, executionSchemas } from './openapi-executions.ts'
 import { flowOperations, flowSchemas } from './openapi-flows.ts'
 import { kvOperations, kvSchemas } from './openapi-kv.ts'
@@ -13,9 +14,17 @@ export const operations: Operations = {
   ...flowOperations,
   ...executionOperations,
   ...triggerOperations,
+  ...credentialOperations,
   ...kvOperations,
 }
-const schemas = { ...serviceSchemas, ...flowSchemas, ...executionSchemas, ...triggerSchemas, ...kvSchemas }
+const schemas = {
+  ...serviceSchemas,
+  ...flowSchemas,
+  ...executionSchemas,
+  ...triggerSchemas,
+  ...credentialSchemas,
+  ...kvSchemas,
+}
 
 /** `GET /api/v1/openapi.json`, and `.yaml`: OpenAPI 3.1, with the role that each route needs. Call before the routes are added. */
 export function openApiRoutes(app: FastifyInstance): void {

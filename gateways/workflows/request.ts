@@ -18,6 +18,8 @@ export function queryOf<Name extends string>(
   const query: Partial<Record<Name, string>> = {}
   const at = url.indexOf('?')
   for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
+    // Of any GET: who asks.
+    if (name === 'ticket') continue
     if (!(names as readonly string[]).includes(name)) {
       throw invalid(name.slice(0, 100), `is no parameter of this route: there is ${names.join(', ')}`)
     }
@@ -90,6 +92,18 @@ export function pageOf(query: { readonly limit?: string; readonly cursor?: strin
   if (query.cursor === undefined) return { limit }
   if (!/^\d{1,15}$/.test(query.cursor)) throw invalid('cursor', 'was not made by this list')
   return { limit, cursor: query.cursor }
+}
+
+/** A cursor that holds where a page of a list in another order ended. */
+export function cursorOf(place: string): string {
+  return Buffer.from(place, 'utf8').toString('base64url')
+}
+
+/** @throws {Rejected} `http/bad-request` */
+export function placeOfCursor(cursor: string): string {
+  const place = Buffer.from(cursor, 'base64url').toString('utf8')
+  if (place !== '' && cursorOf(place) === cursor) return place
+  throw invalid('cursor', 'was not made by this list')
 }
 
 /** A list as a plain array, with `X-Total-Count` and, when there is more, a `Link` to the next page. Source: RFC 8288. */

@@ -101,7 +101,7 @@ async function secretOf({ keys, bus, credentialOf }: WorkflowService, saved: Sav
   if (saved.secret !== undefined) return keys?.open(saved.secret, `trigger/${saved.triggerId}/`) ?? null
   const [, name, field = null] = credential.exec(String(saved.config.secret)) ?? []
   const flow = (await loadFlow(bus, saved.flowId)).state
-  if (name === undefined || flow.stage !== 'saved' || credentialOf === undefined) return null
+  if (name === undefined || flow.stage !== 'saved') return null
   return await credentialOf(flow.latest.namespace, name, field)
 }
 

@@ -29,6 +29,7 @@ export const workflowErrors = {
   'workflows/plugin-not-found': { status: 404, meaning: 'No worker offers such a plugin.' },
   'workflows/credential-not-found': { status: 404, meaning: 'There is no such credential.' },
   'workflows/credential-exists': { status: 409, meaning: 'The namespace has a credential of that name.' },
+  'workflows/credential-limit': { status: 409, meaning: 'There are as many credentials as may be.' },
   'workflows/kv-not-found': { status: 404, meaning: 'The namespace has no such key.' },
   'workflows/kv-conflict': { status: 409, meaning: 'The key is at another version.' },
   'workflows/precondition-failed': {
