@@ -1,0 +1,56 @@
+import { Decimal as Base } from 'decimal.js'
+import { TaskFailure } from '../plugin.ts'
+
+export type Decimal = Base
+
+/** Sums, differences and products of whatever a double or a decimal text holds keep all their digits. */
+const Exact = Base.clone({ precision: 2_500, maxE: 5_000, minE: -5_000 })
+/** What has no end is cut after 40 digits. */
+const Divided = Base.clone({ precision: 40, maxE: 5_000, minE: -5_000, rounding: Base.ROUND_HALF_EVEN })
+
+const written = /^[+-]?(?:\d{1,200}(?:\.\d{0,200})?|\.\d{1,200})(?:[eE][+-]?\d{1,3})?$/
+
+/** Null for what is neither a finite number nor a text of one. */
+export function decimalOf(value: unknown): Decimal | null {
+  if (typeof value === 'number') return Number.isFinite(value) ? new Exact(value) : null
+  return typeof value === 'string' && written.test(value.trim()) ? new Exact(value.trim()) : null
+}
+
+/** @throws {TaskFailure} `refused` naming the place */
+export function decimalAt(value: unknown, place: string): Decimal {
+  const decimal = decimalOf(value)
+  if (decimal !== null) return decimal
+  const shown = (JSON.stringify(value) ?? String(value)).slice(0, 100)
+  throw new TaskFailure('refused', `${place} is no number: ${shown}`)
+}
+
+export function sumOf(values: readonly Decimal[]): Decimal {
+  return values.reduce((sum, value) => sum.plus(value), new Exact(0))
+}
+
+/** To 40 digits. */
+export function quotient(dividend: Decimal, divisor: Decimal | number): Decimal {
+  return new Divided(dividend).div(divisor)
+}
+
+/** To 40 digits. */
+export function rootOf(value: Decimal): Decimal {
+  return new Divided(value).sqrt()
+}
+
+/** With 40 digits for all that follows. */
+export function rounded(value: Decimal): Decimal {
+  return new Divided(value).plus(0)
+}
+
+/** As a number where a double says exactly the same, else as a text of its digits. */
+export function plainNumber(value: Decimal): number | string {
+  const number = value.toNumber()
+  if (Number.isFinite(number) && new Exact(number).eq(value)) return number === 0 ? 0 : number
+  return value.e > 200 || value.e < -200 ? value.toString() : value.toFixed()
+}
+
+/** The nearest number where there are digits without end, as those of 1/3; else as `plainNumber`. */
+export function nearestNumber(value: Decimal): number | string {
+  return value.precision() >= 40 ? value.toNumber() : plainNumber(value)
+}
