@@ -51,18 +51,24 @@ export async function offThread<Result>(
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', stop)
-    thread.removeAllListeners()
+    // Each by itself: the class has listeners of its own, without which no answer comes any more.
+    thread.off('message', answered.resolve).off('error', broken).off('exit', broken)
     if (isUsable) keep(thread)
     else await ended(thread)
   }
 }
 
 function newThread(): Worker {
-  return new Worker(new URL('./off-thread-main.ts', import.meta.url), {
+  const thread = new Worker(new URL('./off-thread-main.ts', import.meta.url), {
     env: {},
     stdin: false,
     resourceLimits: { maxOldGenerationSizeMb: maxHeapMb },
   })
+  const gone = () => {
+    const at = idle.indexOf(thread)
+    if (at >= 0) idle.splice(at, 1)
+  }
+  return thread.on('error', gone).on('exit', gone)
 }
 
 /** One that waits does not keep the process alive. */
@@ -72,15 +78,9 @@ function keep(thread: Worker): void {
     return
   }
   thread.unref()
-  const gone = () => {
-    const at = idle.indexOf(thread)
-    if (at >= 0) idle.splice(at, 1)
-  }
-  thread.once('error', gone).once('exit', gone)
   idle.push(thread)
 }
 
 async function ended(thread: Worker): Promise<void> {
-  thread.on('error', () => undefined)
   await thread.terminate()
 }
