@@ -1,3 +1,4 @@
+import { callStart, readReplyHead } from '../../schemas/functions/call.ts'
 import { type FunctionHosts, type HostReply, startFunctionHosts } from '../../workers/functions/hosts.ts'
 import { rssMb } from './processes.ts'
 
@@ -38,13 +39,13 @@ export async function bareHosts(sourceOf: (functionId: string) => string): Promi
         envVersion: 0,
         program: async () => ({ code: `exports.handler = ${sourceOf(functionId)}`, sourceMap: null, env: {} }),
         timeoutMs: 30_000,
-        request: {
+        start: callStart({ fn: functionId, rev: 1 }, `call-${calls}`, {
           method: 'POST',
           path: `/invoke/${functionId}`,
           query: {},
           headers: { 'content-type': 'application/json' },
-          body: Buffer.from(body),
-        },
+        }),
+        body: Buffer.from(body),
       })
     },
     memoryMb: () => hosts.stats().pids.reduce((sum, pid) => sum + (rssMb(pid) ?? 0), 0),
@@ -52,5 +53,6 @@ export async function bareHosts(sourceOf: (functionId: string) => string): Promi
 }
 
 export function requireResponse(reply: HostReply): void {
-  if (reply.kind !== 'response' || reply.status !== 200) throw new Error(`A call failed: ${JSON.stringify(reply)}`)
+  if (reply.kind !== 'response' || readReplyHead(reply.head).status !== 200)
+    throw new Error(`A call failed: ${JSON.stringify(reply)}`)
 }

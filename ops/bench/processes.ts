@@ -17,16 +17,16 @@ export class Bench implements AsyncDisposable {
   readonly #folder = newFolder()
   readonly #ends: (() => Promise<unknown>)[] = []
 
-  async postgres(): Promise<PostgresServer> {
-    const server = await startPostgres({ dataDir: join(this.#folder, 'postgres') })
+  async postgres(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
+    const server = await startPostgres({ dataDir: join(this.#folder, `postgres-${this.#ends.length}`), settings })
     this.#ends.push(() => server.stop())
     return server
   }
 
-  async nats(): Promise<NatsServer> {
+  async nats(syncInterval = 'always'): Promise<NatsServer> {
     const data = resolve(checkout, environment().BUSBAR_DATA ?? '.busbar')
     const binary = findNats({ searchPath: searchPath(), binFolder: join(data, 'bin') })
-    const server = await startNats({ dataDir: join(this.#folder, 'nats'), binary })
+    const server = await startNats({ dataDir: join(this.#folder, `nats-${this.#ends.length}`), binary, syncInterval })
     this.#ends.push(() => server.stop())
     return server
   }
