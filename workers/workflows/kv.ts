@@ -3,6 +3,7 @@ import { KvConflict, KvInvalid } from '../../bus/kv.ts'
 import { type KvSpace, kvSpace } from '../../bus/kv-space.ts'
 import { workflowsBucket } from '../../bus/topology.ts'
 import { kvTypeOf } from '../../schemas/workflows/kv.ts'
+import type { Mask } from './mask.ts'
 import { TaskFailure, type TaskKv } from './plugin.ts'
 
 const pageKeys = 10_000
@@ -29,6 +30,16 @@ export function taskKv(bus: Bus): TaskKv {
       const { entries } = await refusing(() => space.list(namespace, { prefix, limit: pageKeys }))
       return entries.map(({ key }) => key)
     },
+  }
+}
+
+/** Nothing that a task has opened gets into the store, where everybody reads it. */
+export function maskedKv(kv: TaskKv, mask: Mask): TaskKv {
+  return {
+    get: (namespace, key) => kv.get(namespace, mask.text(key)),
+    put: (namespace, key, value, options) => kv.put(namespace, mask.text(key), mask.value(value), options),
+    delete: (namespace, key) => kv.delete(namespace, mask.text(key)),
+    keys: (namespace, prefix) => kv.keys(namespace, prefix),
   }
 }
 

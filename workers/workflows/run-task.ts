@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type CredentialData, credentialText } from '../../schemas/workflows/credential.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import { outputsTask } from '../../schemas/workflows/execution-advance.ts'
@@ -9,6 +10,7 @@ import type { Value } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { credentialsIn, holds, renderValue, TemplateMistake } from '../../schemas/workflows/template.ts'
 import { checkedInput } from './checked-input.ts'
+import { maskedKv } from './kv.ts'
 import { Mask } from './mask.ts'
 import { isPassing } from './passing-faults.ts'
 import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
@@ -17,7 +19,7 @@ import { type ScopeSources, scopeOf } from './scope.ts'
 export interface TaskEnvironment extends ScopeSources {
   readonly plugins: ReadonlyMap<string, Plugin>
   /** Opens a credential of a namespace; null when there is none. */
-  readonly credential: (namespace: string, name: string) => Promise<unknown>
+  readonly credential: (namespace: string, name: string) => Promise<CredentialData | null>
   readonly services: Omit<TaskServices, 'value'>
   readonly store: (json: unknown) => Promise<Value>
   readonly log: (line: {
@@ -49,7 +51,8 @@ export async function runTask(environment: TaskEnvironment, attempt: Attempt): P
     return await attemptTask(environment, attempt, mask)
   } catch (error) {
     const failure = failureOf(error)
-    const message = mask.text(failure.message)
+    // A plugin may have cut it off.
+    const message = mask.lines()(failure.message)
     logOf(environment, attempt, mask).error(message)
     return { kind: 'failure', failure: { ...failure, message } }
   }
@@ -71,7 +74,7 @@ async function attemptTask(environment: TaskEnvironment, attempt: Attempt, mask:
   const input = checkedInput(plugin, rendered)
   const key = task.idempotencyKey === null ? null : String(await renderValue(task.idempotencyKey, scope))
   const given = await runPlugin(environment, attempt, { plugin, input, key, mask })
-  if (given instanceof Opened) return { kind: 'opening', opening: given.opening }
+  if (given instanceof Opened) return { kind: 'opening', opening: mask.value(given.opening) }
   return { kind: 'success', outputs: await environment.store(mask.value(given ?? {})) }
 }
 
@@ -81,18 +84,16 @@ async function openCredentials(environment: TaskEnvironment, namespace: string, 
     const value = await environment.credential(namespace, name)
     if (value === null) throw new TaskFailure('refused', `There is no credential ${name} in the namespace ${namespace}`)
     mask.add(value)
-    const found = field === null ? whole(value) : (value as Record<string, unknown>)[field]
-    if (found === undefined) throw new TaskFailure('refused', `The credential ${name} has no field ${field}`)
+    const found = field === null ? whole(value) : credentialText(value, field)
+    if (found === null) throw new TaskFailure('refused', `The credential ${name} has no field ${field}`)
     opened[field === null ? name : `${name}.${field}`] = found
   }
   return opened
 }
 
 /** A credential of one field is that field. */
-function whole(value: unknown): unknown {
-  if (value === null || typeof value !== 'object') return value
-  const fields = Object.values(value)
-  return fields.length === 1 ? fields[0] : value
+function whole(value: CredentialData): CredentialData {
+  return credentialText(value, null) ?? value
 }
 
 interface PluginCall {
@@ -119,7 +120,11 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
       folder ??= mkdtemp(join(tmpdir(), 'busbar-task-'))
       return folder
     },
-    services: { ...environment.services, value: environment.store },
+    services: {
+      ...environment.services,
+      kv: maskedKv(environment.services.kv, call.mask),
+      value: (json) => environment.store(call.mask.value(json)),
+    },
     task: { executionId, flowId, namespace, run, attempt: number },
     round,
     blocks: Object.keys(task.blocks),
@@ -155,8 +160,9 @@ async function settled(work: Promise<unknown>, signal: AbortSignal): Promise<unk
 
 function logOf({ log }: TaskEnvironment, { run, task, state }: Attempt, mask: Mask): TaskLog {
   const attempt = state.runs[run]?.attempt ?? 1
-  const line = (level: keyof TaskLog) => (message: string) => {
-    log({ run, task: task.name, attempt, level, message: mask.text(String(message)) })
+  const line = (level: keyof TaskLog) => {
+    const masked = mask.lines()
+    return (message: string) => log({ run, task: task.name, attempt, level, message: masked(String(message)) })
   }
   return { debug: line('debug'), info: line('info'), warn: line('warn'), error: line('error') }
 }

@@ -1,6 +1,9 @@
 import type { Bus } from '../../bus/connect.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
+import type { KeyRing } from '../../bus/sealed.ts'
+import { openCredential } from './credentials.ts'
 import type { EngineOptions } from './engine.ts'
+import { taskKv } from './kv.ts'
 import { TaskFailure, type TaskFiles } from './plugin.ts'
 import { type EgressSettings, taskFetch } from './task-fetch.ts'
 import { taskNet } from './task-net.ts'
@@ -8,21 +11,17 @@ import { taskNet } from './task-net.ts'
 const fileUri = /^busbar:\/\/\/files\/([A-Za-z0-9_-]{1,128})$/
 const maxFileBytes = 64 * 1024 ** 2
 
-/** What of the platform tasks may use. */
-export function taskServices(bus: Bus, egress: EgressSettings): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
-  const away = async (what: string): Promise<never> => {
-    throw new TaskFailure('refused', `${what} is not there for tasks`)
-  }
-  const kv = {
-    get: () => away('The key-value store'),
-    put: () => away('The key-value store'),
-    delete: () => away('The key-value store'),
-    keys: () => away('The key-value store'),
-  }
+/** What of the platform tasks may use. @param keys null: no credential can be opened */
+export function taskServices(
+  bus: Bus,
+  egress: EgressSettings,
+  keys: KeyRing | null,
+): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
+  const kv = taskKv(bus)
   return {
     services: { fetch: taskFetch(egress), net: taskNet(egress), kv, files: taskFiles(bus) },
-    credential: async () => null,
-    kv: () => away('The key-value store'),
+    credential: openCredential(bus, keys),
+    kv: async (namespace, key) => (await kv.get(namespace, key))?.value ?? null,
   }
 }
 
