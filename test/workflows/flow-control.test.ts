@@ -157,12 +157,7 @@ t.test('what cannot be done is refused, and says where', async (t) => {
     ['flow.map', { items: [1], expression: ' ' }, /properties.expression is empty/],
     ['flow.map', { items: [1], expression: 'a[' }, /^properties.expression: /],
     ['flow.map', { items: [1], fields: { x: '$nothing()' } }, /^properties.fields.x: /],
-    [
-      'flow.map',
-      { items: [1], expression: '($f := function($x) { $f($x + 1) + 1 }; $f(0))' },
-      /^properties.expression: /,
-    ],
-    ['flow.reduce', { items: { a: 1 }, expression: '1' }, /properties.items/],
+    ['flow.reduce', { items: '5', expression: '1' }, /properties.items/],
     ['flow.group', { items: [1], by: '$', size: 2 }, /needs one of by and size/],
     ['flow.group', { items: [1], size: 0 }, /properties.size/],
     ['flow.unique', { items: [1], keep: 'none' }, /properties.keep/],
