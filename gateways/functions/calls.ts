@@ -1,22 +1,20 @@
-import { createInbox, type Msg, type MsgHdrs } from '@nats-io/nats-core'
+import { randomBytes } from 'node:crypto'
 import type { Bus } from '../../bus/connect.ts'
-import { newId } from '../../bus/message.ts'
-import { asking, natsHeaders } from '../../bus/publish.ts'
-import { callSubject } from '../../bus/subject.ts'
+import { asking } from '../../bus/publish.ts'
+import { answersSubject } from '../../bus/subject.ts'
 import { Unavailable } from '../../schemas/failure.ts'
 import {
-  type Call,
   type CallFault,
-  type CallNote,
   type CallReply,
-  callHeader,
+  type CallRequest,
+  callStart,
+  invocationId,
   noteMs,
-  replyHeader,
+  readReplyHead,
 } from '../../schemas/functions/call.ts'
+import { batchOf, readAnswers } from '../../schemas/functions/call-frames.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
-
-/** What a request is for a function. */
-export type CallRequest = Pick<Call, 'method' | 'path' | 'query' | 'headers'> & { readonly body: Uint8Array }
+import { type CallBatch, CallBatches, type SentCall } from './call-batches.ts'
 
 export interface CallAnswer {
   readonly reply: CallReply
@@ -33,7 +31,7 @@ export interface CallDeskOptions {
 /** Sends synchronous calls and hands out their answers. */
 export interface CallDesk {
   /** @throws {Unavailable} `functions/unavailable`, when nothing was sent. {BusUnavailable} */
-  call(target: CallTarget, request: CallRequest): Promise<CallAnswer>
+  call(target: CallTarget, request: CallRequest, body: Uint8Array): Promise<CallAnswer>
   close(): void
 }
 
@@ -43,128 +41,160 @@ const silenceMs = 5 * noteMs
 const queueMs = 10_000
 const nothing = new Uint8Array()
 
-interface PendingCall {
+interface PendingCall extends SentCall {
   readonly resolve: (answer: CallAnswer) => void
-  readonly subject: string
-  readonly headers: MsgHdrs
-  readonly body: Uint8Array
   readonly idempotent: boolean
   readonly startedAt: number
+  batch: CallBatch
   /** When it was sent, or a worker said that it has it. */
   aliveAt: number
   noted: boolean
   /** It is in no stream and no worker has it: so it was once already. */
   missing: boolean
-  looking: boolean
   resent: boolean
 }
 
 /**
- * One inbox for all calls: the last token of an answer's subject is the call's id. Nothing waits for the stream's acknowledgement. A call
- * whose worker is lost is found out without a message for the calls that are quick: a worker notes which calls it has held for a while; a
- * call of which nothing is heard is looked up in the stream, and where it is not there either, its worker has taken it and is gone.
+ * One subject for the answers of all calls. Nothing waits for the stream's acknowledgement. A call whose worker is lost is found out without
+ * a message for the calls that are quick: a worker says which calls it has held for a while; a call of which nothing is heard is looked up
+ * in the stream, and where it is not there either, its worker has taken it and is gone.
  */
-export function openCallDesk(bus: Bus, { timeoutMs, maxCalls }: CallDeskOptions): CallDesk {
-  const inbox = createInbox()
-  const pending = new Map<string, PendingCall>()
-  const prefix = newId().slice(0, 13)
-  let count = 0
-  const end = (id: string, answer: CallAnswer) => {
-    const call = pending.get(id)
-    pending.delete(id)
-    call?.resolve(answer)
+export function openCallDesk(bus: Bus, options: CallDeskOptions): CallDesk {
+  return new Desk(bus, options)
+}
+
+class Desk implements CallDesk {
+  readonly #bus: Bus
+  readonly #options: CallDeskOptions
+  /** Names this gateway, on the bus and in invocation ids. */
+  readonly #name = randomBytes(9).toString('base64url')
+  readonly #batches: CallBatches
+  readonly #pending = new Map<number, PendingCall>()
+  readonly #looking = new Set<CallBatch>()
+  readonly #subscription: { unsubscribe(): void }
+  readonly #sweeping: NodeJS.Timeout
+  #lastId = 0
+
+  constructor(bus: Bus, options: CallDeskOptions) {
+    this.#bus = bus
+    this.#options = options
+    this.#batches = new CallBatches(bus, this.#name)
+    const onAnswer = (answer: { id: number; head: string; body: Uint8Array }) => this.#answered(answer)
+    const onNote = (id: number) => this.#noted(id)
+    this.#subscription = bus.connection.subscribe(answersSubject(this.#name), {
+      callback: (error, message) => {
+        if (error === null) readAnswers(message.data, { onAnswer, onNote })
+      },
+    })
+    this.#sweeping = setInterval(() => this.#sweep(), noteMs)
   }
-  const subscription = bus.connection.subscribe(`${inbox}.*`, {
-    callback: (error, message) => {
-      if (error !== null) return
-      const id = message.subject.slice(inbox.length + 1)
-      if (id !== 'note') end(id, answerOf(message))
-      else for (const noted of message.json<CallNote>()) note(pending.get(noted))
-    },
-  })
-  const sweep = setInterval(() => {
+
+  call(target: CallTarget, request: CallRequest, body: Uint8Array): Promise<CallAnswer> {
+    this.#bus.requireConnected()
+    if (this.#pending.size >= this.#options.maxCalls) {
+      throw new Unavailable('functions/unavailable', 'As many calls as may be are waiting for their answer')
+    }
+    const id = this.#nextId()
+    const sent: SentCall = {
+      id,
+      deadlineAt: Date.now() + this.#options.timeoutMs + queueMs,
+      target: targetText(target),
+      start: callStart(target, invocationId(this.#name, id), request),
+      body,
+    }
+    const batch = this.#batches.send(sent)
+    return new Promise((resolve) => {
+      const now = performance.now()
+      const idempotent = target.idempotent === true
+      const state = { aliveAt: now, noted: false, missing: false, resent: false }
+      this.#pending.set(id, { ...sent, resolve, idempotent, startedAt: now, batch, ...state })
+    })
+  }
+
+  close(): void {
+    clearInterval(this.#sweeping)
+    this.#subscription.unsubscribe()
+    for (const call of [...this.#pending.values()]) this.#fail(call, 'host-died')
+  }
+
+  #answered({ id, head, body }: { id: number; head: string; body: Uint8Array }): void {
+    const call = this.#pending.get(id)
+    if (call !== undefined) this.#end(call, { reply: readReplyHead(head), body })
+  }
+
+  #fail(call: PendingCall, code: CallFault['code']): void {
+    this.#end(call, { reply: { status: 500, fault: { code, message: '' } }, body: nothing })
+  }
+
+  #end(call: PendingCall, answer: CallAnswer): void {
+    if (!this.#pending.delete(call.id)) return
+    this.#batches.answered(call.id, call.batch)
+    call.resolve(answer)
+  }
+
+  #noted(id: number): void {
+    const call = this.#pending.get(id)
+    if (call === undefined) return
+    call.aliveAt = performance.now()
+    call.noted = true
+    call.missing = false
+  }
+
+  #sweep(): void {
     const now = performance.now()
-    for (const [id, call] of pending) {
-      const ageMs = now - call.startedAt
-      if (ageMs > timeoutMs + queueMs) {
-        end(id, failed(call.noted ? 'timeout' : 'host-died', ageMs))
-      } else if (now - call.aliveAt > silenceMs && !call.looking) {
-        void look(bus, call, () => end(id, failed('host-died', ageMs)))
+    for (const call of this.#pending.values()) {
+      if (now - call.startedAt > this.#options.timeoutMs + queueMs) {
+        this.#fail(call, call.noted ? 'timeout' : 'host-died')
+      } else if (now - call.aliveAt > silenceMs && !this.#looking.has(call.batch)) {
+        void this.#look(call.batch)
       }
     }
-  }, noteMs)
-  return {
-    call(target, { body, ...request }) {
-      bus.requireConnected()
-      if (pending.size >= maxCalls) {
-        throw new Unavailable('functions/unavailable', 'As many calls as may be are waiting for their answer')
-      }
-      const id = `${prefix}-${(count++).toString(36)}`
-      const at = Date.now()
-      const subject = callSubject(target.fn, id)
-      const call: Call = {
-        id,
-        ...target,
-        at,
-        deadlineAt: at + timeoutMs + queueMs,
-        ...request,
-        reply: `${inbox}.${id}`,
-      }
-      const headers = natsHeaders({ [callHeader]: JSON.stringify(call) })
-      return new Promise((resolve) => {
-        const now = performance.now()
-        const idempotent = target.idempotent === true
-        const state = { noted: false, missing: false, looking: false, resent: false }
-        pending.set(id, { resolve, subject, headers, body, idempotent, startedAt: now, aliveAt: now, ...state })
-        bus.connection.publish(subject, body, { headers })
-      })
-    },
-    close() {
-      clearInterval(sweep)
-      subscription.unsubscribe()
-      for (const id of [...pending.keys()]) end(id, failed('host-died', 0))
-    },
   }
-}
 
-function note(call: PendingCall | undefined): void {
-  if (call === undefined) return
-  call.aliveAt = performance.now()
-  call.noted = true
-  call.missing = false
-}
+  /** In the stream: its calls wait for a worker. In none, twice: who took them is gone, for a worker that has a call says so. */
+  async #look(batch: CallBatch): Promise<void> {
+    this.#looking.add(batch)
+    try {
+      const query = { last_by_subj: batch.subject }
+      const found = await asking(this.#bus, () => this.#bus.manager.direct.getMessage('CALLS', query))
+      const waiting = found !== null && batchOf(found.data) === batch.number
+      for (const id of batch.open) this.#looked(this.#pending.get(id), waiting)
+    } catch {
+      // The bus is away: it is looked for again.
+    } finally {
+      this.#looking.delete(batch)
+    }
+  }
 
-/** In the stream: it waits for a worker. In none, twice: who took it is gone, for a worker that has it says so. */
-async function look(bus: Bus, call: PendingCall, lost: () => void): Promise<void> {
-  call.looking = true
-  try {
-    const waiting = await asking(bus, () => bus.manager.direct.getMessage('CALLS', { last_by_subj: call.subject }))
-    if (performance.now() - call.aliveAt < silenceMs) return
-    if (waiting !== null) call.missing = false
+  #looked(call: PendingCall | undefined, waiting: boolean): void {
+    if (call === undefined || performance.now() - call.aliveAt < silenceMs) return
+    if (waiting) call.missing = false
     else if (!call.missing) call.missing = true
-    else if (call.idempotent && !call.resent) sendAgain(bus, call)
-    else lost()
-  } catch {
-    // The bus is away: it is looked for again.
-  } finally {
-    call.looking = false
+    else if (call.idempotent && !call.resent) this.#sendAgain(call)
+    else this.#fail(call, 'host-died')
+  }
+
+  #sendAgain(call: PendingCall): void {
+    call.resent = true
+    call.missing = false
+    call.aliveAt = performance.now()
+    this.#batches.answered(call.id, call.batch)
+    call.batch = this.#batches.send(call)
+  }
+
+  #nextId(): number {
+    do this.#lastId = (this.#lastId + 1) % 2 ** 32
+    while (this.#pending.has(this.#lastId))
+    return this.#lastId
   }
 }
 
-function sendAgain(bus: Bus, call: PendingCall): void {
-  call.resent = true
-  call.missing = false
-  call.aliveAt = performance.now()
-  bus.connection.publish(call.subject, call.body, { headers: call.headers })
-}
+const targetTexts = new WeakMap<CallTarget, string>()
 
-function answerOf(message: Msg): CallAnswer {
-  const reply = JSON.parse(
-    message.headers?.get(replyHeader) || '{"status":500,"durationMs":0,"worker":""}',
-  ) as CallReply
-  return { reply, body: message.data }
-}
-
-function failed(code: CallFault['code'], durationMs: number): CallAnswer {
-  return { reply: { status: 500, fault: { code, message: '' }, durationMs, worker: '' }, body: nothing }
+function targetText(target: CallTarget): string {
+  const known = targetTexts.get(target)
+  if (known !== undefined) return known
+  const text = JSON.stringify(target)
+  targetTexts.set(target, text)
+  return text
 }

@@ -6,11 +6,10 @@ import { Rejected } from '../../schemas/failure.ts'
 import { type Call, callHeader, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
 import { faultAnswer } from './answer.ts'
-import { callRequest } from './request.ts'
+import { callBody, callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
 
 const idPattern = /^[A-Za-z0-9_-]{1,64}$/
-const never = Number.MAX_SAFE_INTEGER
 
 /** `Prefer: respond-async`: answered when the call is stored, done at least once. Source: RFC 7240. */
 export async function acceptInvocation(
@@ -20,11 +19,10 @@ export async function acceptInvocation(
   reply: FastifyReply,
 ) {
   const id = newId()
-  const { body, ...rest } = callRequest(request)
-  const call: Call = { id, ...target, at: Date.now(), deadlineAt: never, ...rest }
+  const call: Call = { id, ...target, at: Date.now(), ...callRequest(request) }
   await publish(bus, {
     subject: invocationSubject(id),
-    body,
+    body: callBody(request),
     headers: { 'Nats-Msg-Id': id, [callHeader]: JSON.stringify(call) },
   })
   const url = `/invocations/${id}`

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest, HTTPMethods } from 'fastify'
 import { Unavailable } from '../../schemas/failure.ts'
 import { sendAnswer } from './answer.ts'
 import { acceptInvocation } from './invocations.ts'
-import { callRequest } from './request.ts'
+import { callBody, callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
 
 const methods: HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
@@ -23,7 +23,7 @@ export function invokeRoute(app: FastifyInstance, service: FunctionService): voi
       if (!workers.some && !(await workers.someWithin(workerWaitMs))) {
         throw new Unavailable('functions/unavailable', 'No function worker runs now; send the request again')
       }
-      const answer = await calls.call(target, callRequest(request))
+      const answer = await calls.call(target, callRequest(request), callBody(request))
       return sendAnswer(reply, answer.reply, answer.body, seconds)
     },
   })

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
+import type { CallRequest } from '../../schemas/functions/call.ts'
 import { functionIdPattern } from '../../schemas/functions/function.ts'
-import type { CallRequest } from './calls.ts'
 
 const idPattern = new RegExp(functionIdPattern)
 
@@ -42,15 +42,20 @@ function parsed(body: unknown): unknown {
 const noBytes = Buffer.alloc(0)
 const maxQueryMembers = 1_000
 
-/** The request as the function gets it; the body as it came. */
-export function callRequest({ method, url, raw, body }: FastifyRequest): CallRequest {
+/** The body as it came. */
+export function callBody({ body }: FastifyRequest): Uint8Array {
+  return Buffer.isBuffer(body) ? body : noBytes
+}
+
+/** The request as the function gets it. */
+export function callRequest({ method, url, raw }: FastifyRequest): CallRequest {
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(raw.headers)) {
     if (value !== undefined) headers[name] = typeof value === 'string' ? value : value.join(', ')
   }
   const at = url.indexOf('?')
   const query = at < 0 ? {} : queryOf(url.slice(at + 1))
-  return { method, path: url, query, headers, body: Buffer.isBuffer(body) ? body : noBytes }
+  return { method, path: url, query, headers }
 }
 
 function queryOf(text: string): Record<string, string | string[]> {

@@ -1,10 +1,18 @@
 import type { ErrorCode } from '../errors.ts'
 
+/** What a request is for a function. */
+export interface CallRequest {
+  readonly method: string
+  readonly path: string
+  readonly query: Record<string, string | string[]>
+  readonly headers: Record<string, string>
+}
+
 /**
- * A call on its way from a gateway to a worker: compact JSON in the header `Busbar-Call`; the message's data is the request body, as it
- * came. Subject `call.<functionId>.<id>` (CALLS) for a synchronous call, `invocation.<id>` (INVOCATIONS) for an asynchronous one.
+ * An asynchronous call: compact JSON in the header `Busbar-Call` on `invocation.<id>` (INVOCATIONS); the message's data is the request body,
+ * as it came. Synchronous calls travel as `call-frames.ts` says.
  */
-export interface Call {
+export interface Call extends CallRequest {
   /** Invocation id: one token of a subject. */
   readonly id: string
   readonly fn: string
@@ -18,26 +26,51 @@ export interface Call {
   readonly envSeq: number | null
   /** Epoch ms. */
   readonly at: number
-  /** Epoch ms: nobody waits for the answer any more. */
-  readonly deadlineAt: number
-  readonly method: string
-  readonly path: string
-  readonly query: Record<string, string | string[]>
-  readonly headers: Record<string, string>
-  /** Subject on core NATS where the answer of a synchronous call goes; notes that it is being worked on go to `<inbox>.note`. */
-  readonly reply?: string
   /** May run again when its worker is lost. */
   readonly idempotent?: true
 }
 
-/** Compact JSON in the header `Busbar-Reply` of an answer; the message's data is the response body. */
+/** What the handler is told of a call, as JSON. */
+export function callStart(
+  { fn, rev }: Pick<Call, 'fn' | 'rev'>,
+  invocationId: string,
+  { method, path, query, headers }: CallRequest,
+): string {
+  return JSON.stringify({ functionId: fn, revision: rev, invocationId, method, path, query, headers })
+}
+
+/** Invocation id of a synchronous call. */
+export function invocationId(gateway: string, id: number): string {
+  return `${gateway}-${id.toString(36)}`
+}
+
+/** What a call has come to, beside the response body. */
 export interface CallReply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly fault?: CallFault
-  readonly durationMs: number
-  readonly worker: string
 }
+
+/** As most functions answer: no text stands for it on the way. */
+const plainReply: CallReply = { status: 200, headers: { 'content-type': 'application/json' } }
+
+const garbled: CallReply = { status: 500, fault: { code: 'internal', message: '' } }
+
+/** Of a reply's JSON, or of nothing for status 200 and JSON. It comes from where users' code runs: what is none is a failure. */
+export function readReplyHead(head: string): CallReply {
+  if (head === '') return plainReply
+  try {
+    const { status, headers = {}, fault } = JSON.parse(head) as CallReply
+    if (fault !== undefined) return faultErrors[fault.code] === undefined ? garbled : { status: 500, fault }
+    return Number.isInteger(status) && status >= 200 && status <= 599 && isObject(headers)
+      ? { status, headers }
+      : garbled
+  } catch {
+    return garbled
+  }
+}
+
+const isObject = (value: unknown) => typeof value === 'object' && value !== null
 
 export interface CallFault {
   readonly code: FaultCode
@@ -60,12 +93,8 @@ export const faultErrors = {
 export type FaultCode = keyof typeof faultErrors
 
 export const callHeader = 'Busbar-Call'
-export const replyHeader = 'Busbar-Reply'
 
-/** Ids of calls that a worker holds, sent to `<inbox>.note` while they run. */
-export type CallNote = readonly string[]
-
-/** How often a worker sends notes; a call it has held for less is in none. */
+/** How often a worker says which calls it holds; a call it has held for less is left out. */
 export const noteMs = 300
 
 /** Says that a worker is there, on core NATS, every `presenceMs`. */
@@ -79,6 +108,7 @@ export const presenceMs = 1_000
 /** What is kept of an asynchronous invocation that is done: header `Busbar-Outcome`, with the response body as data. */
 export interface Outcome extends CallReply {
   readonly fn: string
+  readonly durationMs: number
   readonly finishedAt: number
 }
 export const outcomeHeader = 'Busbar-Outcome'

@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
 import { compile } from '../../gateways/functions/compile.ts'
+import { callStart, readReplyHead } from '../../schemas/functions/call.ts'
 import {
   type FunctionHosts,
   type FunctionHostsOptions,
@@ -81,13 +82,13 @@ export async function stage(t: Test, options: Partial<FunctionHostsOptions> = {}
         envVersion: 0,
         program: async () => programs.get(`${functionId}/${revision}`)!,
         timeoutMs,
-        request: {
+        start: callStart({ fn: functionId, rev: revision }, `call-${calls}`, {
           method: 'POST',
           path: `/invoke/${functionId}`,
           query: {},
           headers: { 'content-type': 'application/json' },
-          body: Buffer.from(JSON.stringify(body)),
-        },
+        }),
+        body: Buffer.from(JSON.stringify(body)),
       })
       return told(reply)
     },
@@ -102,7 +103,11 @@ function told(reply: HostReply): Told {
     return { code, started, message, stack, durationMs }
   }
   const text = Buffer.from(reply.body).toString('utf8')
-  return { status: reply.status, value: text === '' ? undefined : parsed(text), durationMs: reply.durationMs }
+  return {
+    status: readReplyHead(reply.head).status,
+    value: text === '' ? undefined : parsed(text),
+    durationMs: reply.durationMs,
+  }
 }
 
 function parsed(text: string): unknown {

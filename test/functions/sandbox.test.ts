@@ -1,6 +1,7 @@
 import { createHash, createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import { callStart, readReplyHead } from '../../schemas/functions/call.ts'
 import { sandboxSource } from '../../workers/functions/sandbox/bundle.ts'
 import { stage } from './hosts-support.ts'
 
@@ -340,21 +341,22 @@ t.test('a result means', async (t) => {
   async function run(source: string, type = 'application/json', body = '') {
     const revision = await deploy('r', `exports.handler = (data) => (${source})`)
     const code = `exports.handler = (data) => (${source})`
-    return await hosts.invoke({
+    const reply = await hosts.invoke({
       functionId: 'r',
       revision,
       invocationId: `r-${revision}`,
       envVersion: 0,
       program: async () => ({ code, sourceMap: null, env: {} }),
       timeoutMs: 10_000,
-      request: {
+      start: callStart({ fn: 'r', rev: revision }, `r-${revision}`, {
         method: 'PUT',
         path: '/invoke/r',
         query: { a: '1', b: ['x y', 'z'] },
         headers: { 'content-type': type, host: 'h.example' },
-        body: Buffer.from(body),
-      },
+      }),
+      body: Buffer.from(body),
     })
+    return reply.kind === 'response' ? { ...reply, ...readReplyHead(reply.head) } : reply
   }
 })
 

@@ -1,8 +1,13 @@
 import { AckPolicy, type Consumer, type ConsumerMessages, JetStreamApiError, type JsMsg } from '@nats-io/jetstream'
+import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { backOffMs, pause } from '../../bus/handle.ts'
-import { asking, natsHeaders } from '../../bus/publish.ts'
-import { type Call, type CallNote, callHeader, noteMs, replyHeader } from '../../schemas/functions/call.ts'
+import { asking } from '../../bus/publish.ts'
+import { callingGateway } from '../../bus/subject.ts'
+import { invocationId, noteMs } from '../../schemas/functions/call.ts'
+import { type CallFrame, readCalls } from '../../schemas/functions/call-frames.ts'
+import type { CallTarget } from '../../schemas/functions/target.ts'
+import { CallAnswers } from './call-answers.ts'
 import type { Runner } from './runner.ts'
 
 export interface CallsOptions {
@@ -22,7 +27,9 @@ const stream = 'CALLS'
 const consumerName = 'workers-functions-calls'
 /** A call that a dead worker was given and had not begun goes to another one after this. */
 const ackWaitMs = 2_000
-const prefetch = 512
+/** Messages, each of some calls. */
+const prefetch = 64
+const maxTargets = 2_000
 const consumerExists = 10148
 const nanosPerMs = 1_000_000
 
@@ -49,7 +56,8 @@ export async function serveCalls(bus: Bus, options: CallsOptions, signal: AbortS
 }
 
 interface Held {
-  readonly call: Call
+  readonly gateway: string
+  readonly id: number
   readonly since: number
 }
 
@@ -57,11 +65,14 @@ class Serving {
   readonly #bus: Bus
   readonly #options: CallsOptions
   readonly #held = new Set<Held>()
+  readonly #answers: CallAnswers
+  readonly #targets = new LRUCache<string, CallTarget>({ max: maxTargets })
   #free = Promise.withResolvers<void>()
 
   constructor(bus: Bus, options: CallsOptions) {
     this.#bus = bus
     this.#options = options
+    this.#answers = new CallAnswers(bus)
   }
 
   /** Throws when fetching fails. */
@@ -91,15 +102,14 @@ class Serving {
   /** Tells the gateways which calls are being worked on, one message each. */
   note(): void {
     const before = performance.now() - noteMs
-    const byInbox = new Map<string, string[]>()
-    for (const { call, since } of this.#held) {
-      if (since > before || call.reply === undefined) continue
-      const inbox = inboxOf(call.reply)
-      const ids = byInbox.get(inbox) ?? []
-      ids.push(call.id)
-      byInbox.set(inbox, ids)
+    const byGateway = new Map<string, number[]>()
+    for (const { gateway, id, since } of this.#held) {
+      if (since > before) continue
+      const ids = byGateway.get(gateway) ?? []
+      ids.push(id)
+      byGateway.set(gateway, ids)
     }
-    for (const [inbox, ids] of byInbox) this.#send(inbox, ids)
+    for (const [gateway, ids] of byGateway) this.#answers.note(gateway, ids)
   }
 
   async drained(withinMs: number): Promise<void> {
@@ -107,53 +117,54 @@ class Serving {
     while (this.#held.size > 0 && performance.now() < end) {
       await Promise.race([this.#free.promise, pause(end - performance.now(), new AbortController().signal)])
     }
+    this.#answers.flush()
   }
 
   #take(message: JsMsg): void {
-    const call = JSON.parse(message.headers?.get(callHeader) ?? 'null') as Call | null
-    if (call === null || call.deadlineAt < Date.now()) {
-      message.term('nobody waits for its answer')
+    const gateway = callingGateway(message.subject)
+    const calls = callsOf(message)
+    const now = Date.now()
+    const wanted = calls.filter(({ deadlineAt }) => deadlineAt > now)
+    if (wanted.length === 0) {
+      message.term('nobody waits for an answer')
       return
     }
-    // Before the acknowledgement: a gateway that finds the call in the stream no more has heard of it.
-    if (message.info.deliveryCount > 1 && call.reply !== undefined) this.#send(inboxOf(call.reply), [call.id])
-    message.ack()
-    const held = { call, since: performance.now() }
-    this.#held.add(held)
-    void this.#answer(call, message.data).finally(() => {
-      this.#held.delete(held)
-      this.#free.resolve()
-      this.#free = Promise.withResolvers()
-    })
-  }
-
-  async #answer(call: Call, request: Uint8Array): Promise<void> {
-    const { reply, body } = await this.#options.run(call, request)
-    if (call.reply === undefined) return
-    const { connection } = this.#bus
-    const headers = natsHeaders({ [replyHeader]: JSON.stringify(reply) })
-    const fits = body.length + headerRoomBytes < (connection.info?.max_payload ?? 1_048_576)
-    try {
-      if (fits) return connection.publish(call.reply, body, { headers })
-      const { durationMs, worker } = reply
-      const fault = { code: 'output-too-large', message: 'The result is larger than the bus takes' } as const
-      const told = natsHeaders({ [replyHeader]: JSON.stringify({ status: 500, fault, durationMs, worker }) })
-      connection.publish(call.reply, '', { headers: told })
-    } catch {
-      // The connection is closed: the gateway finds the call lost.
+    // Before the acknowledgement: a gateway that finds the calls in the stream no more has heard of them.
+    if (message.info.deliveryCount > 1) {
+      this.#answers.note(
+        gateway,
+        wanted.map(({ id }) => id),
+      )
     }
+    message.ack()
+    for (const call of wanted) void this.#run(gateway, call)
   }
 
-  #send(inbox: string, ids: CallNote): void {
-    if (!this.#bus.connection.isClosed()) this.#bus.connection.publish(`${inbox}.note`, JSON.stringify(ids))
+  async #run(gateway: string, { id, target, start, body }: CallFrame): Promise<void> {
+    const held = { gateway, id, since: performance.now() }
+    this.#held.add(held)
+    const call = { id: invocationId(gateway, id), target: this.#target(target), start, body }
+    this.#answers.add(gateway, id, await this.#options.run(call))
+    this.#held.delete(held)
+    this.#free.resolve()
+    this.#free = Promise.withResolvers()
+  }
+
+  #target(text: string): CallTarget {
+    const known = this.#targets.get(text)
+    if (known !== undefined) return known
+    const target = JSON.parse(text) as CallTarget
+    this.#targets.set(text, target)
+    return target
   }
 }
 
-/** Room for the headers of an answer. */
-const headerRoomBytes = 64 * 1024
-
-function inboxOf(reply: string): string {
-  return reply.slice(0, reply.lastIndexOf('.'))
+function callsOf(message: JsMsg): readonly CallFrame[] {
+  try {
+    return readCalls(message.data)
+  } catch {
+    return []
+  }
 }
 
 /** The server has forgotten open requests when a connection comes back. */

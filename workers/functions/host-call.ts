@@ -6,13 +6,10 @@ export interface HostCall {
   /** Compiled JavaScript without ESM syntax and its source map; asked for when no isolate holds this revision, and to map a stack. */
   readonly program: () => Promise<HostProgram>
   readonly envVersion: number
-  readonly request: {
-    readonly method: string
-    readonly path: string
-    readonly query: Record<string, string | string[]>
-    readonly headers: Record<string, string>
-    readonly body: Uint8Array
-  }
+  /** What the handler is told of the request: a `GuestCall` as JSON. */
+  readonly start: string | Uint8Array
+  /** Of the request. */
+  readonly body: Uint8Array
   /** From now on. */
   readonly timeoutMs: number
 }
@@ -26,10 +23,9 @@ export interface HostProgram {
 
 export interface HostResponse {
   readonly kind: 'response'
-  readonly status: number
-  readonly headers: Readonly<Record<string, string>>
+  /** `{status, headers}` as JSON; empty for status 200 and JSON. */
+  readonly head: string
   readonly body: Uint8Array
-  readonly cpuMs: number
   readonly durationMs: number
 }
 

@@ -106,6 +106,10 @@ export class HostProcess {
     if (!this.#ended) this.#writer.send(kind, id, head, body)
   }
 
+  sendCall(id: number, key: string, timeoutMs: number, start: string | Uint8Array, body: Uint8Array): void {
+    if (!this.#ended) this.#writer.sendCall(id, key, timeoutMs, start, body)
+  }
+
   kill(reason: KillReason): void {
     if (this.ended) return
     this.#killed = reason

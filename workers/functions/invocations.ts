@@ -5,7 +5,15 @@ import type { Delivery } from '../../bus/handle.ts'
 import { causedId, messageIdHeader } from '../../bus/message.ts'
 import { asking, publish } from '../../bus/publish.ts'
 import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
-import { type Call, callHeader, type FaultCode, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
+import {
+  type Call,
+  callHeader,
+  callStart,
+  type FaultCode,
+  type Outcome,
+  outcomeHeader,
+  readReplyHead,
+} from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
 import type { Runner, RunResult } from './runner.ts'
 
@@ -45,9 +53,10 @@ export function serveInvocations(bus: Bus, { run, onObservation }: InvocationsOp
 async function handle(bus: Bus, run: Runner, { headers, data, deliveryCount }: Delivery): Promise<void> {
   const call = JSON.parse(headers.get(callHeader)) as Call
   if (await hasOutcome(bus, call.id)) return
-  const result = await run(call, data, deliveryCount > 1)
-  const { fault } = result.reply
-  if (fault !== undefined && passing.has(fault.code) && deliveryCount < maxAttempts) {
+  const held = { id: call.id, target: call, start: callStart(call, call.id, call), body: data }
+  const result = await run(held, deliveryCount > 1)
+  const { fault } = result
+  if (fault !== null && passing.has(fault.code) && deliveryCount < maxAttempts) {
     throw new InvocationRetry(`Attempt ${deliveryCount} of invocation ${call.id} failed: ${fault.code}`)
   }
   await keepOutcome(bus, call, result)
@@ -58,8 +67,8 @@ async function hasOutcome(bus: Bus, id: string): Promise<boolean> {
   return (await asking(bus, () => bus.manager.direct.getMessage('OUTCOMES', query))) !== null
 }
 
-async function keepOutcome(bus: Bus, { id, fn }: Call, { reply, body }: RunResult): Promise<void> {
-  const outcome: Outcome = { ...reply, fn, finishedAt: Date.now() }
+async function keepOutcome(bus: Bus, { id, fn }: Call, { head, body, durationMs }: RunResult): Promise<void> {
+  const outcome: Outcome = { ...readReplyHead(head), fn, durationMs, finishedAt: Date.now() }
   const headers = { [messageIdHeader]: causedId(id, 'outcome'), [outcomeHeader]: JSON.stringify(outcome) }
   await publish(bus, { subject: outcomeSubject(id), headers, body })
 }
@@ -78,7 +87,7 @@ export async function triggerInvocation(
   const id = digest.digest('base64url').slice(0, 40)
   const headers = { 'content-type': 'application/json' }
   const request = { method: 'POST', path: cause.path, query: {}, headers }
-  const call: Call = { id, ...target, at: Date.now(), deadlineAt: Number.MAX_SAFE_INTEGER, ...request }
+  const call: Call = { id, ...target, at: Date.now(), ...request }
   await publish(bus, {
     subject: invocationSubject(id),
     headers: { [messageIdHeader]: id, [callHeader]: JSON.stringify(call) },

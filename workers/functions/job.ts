@@ -9,8 +9,6 @@ export interface Job {
   readonly id: number
   readonly call: HostCall
   readonly key: string
-  /** The guest's view of the request, as JSON. */
-  readonly start: string
   /** Of performance.now(). */
   readonly at: number
   readonly deadline: number
@@ -25,14 +23,12 @@ export interface Job {
 }
 
 export function newJob(id: number, call: HostCall, answer: (reply: HostReply) => void): Job {
-  const { functionId, revision, invocationId, request } = call
-  const { method, path, query, headers } = request
+  const { functionId, revision, envVersion } = call
   const at = performance.now()
   return {
     id,
     call,
-    key: programKey(functionId, revision, call.envVersion),
-    start: JSON.stringify({ functionId, revision, invocationId, method, path, query, headers }),
+    key: programKey(functionId, revision, envVersion),
     at,
     deadline: at + call.timeoutMs,
     host: null,

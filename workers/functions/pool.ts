@@ -1,5 +1,5 @@
 import { Convicts } from './convicts.ts'
-import type { CallHead, FaultHead, OperationHead, ReplyHead, Setup, StrikeReason } from './host/call.ts'
+import type { FaultHead, OperationHead, Setup, StrikeReason } from './host/call.ts'
 import { type Frame, fromHost, toHost } from './host/frames.ts'
 import type { LogEntry } from './host/log-book.ts'
 import type { FunctionLogLine, HostCall, HostObservation, HostReply } from './host-call.ts'
@@ -148,10 +148,9 @@ export class FunctionPool {
       this.#fault(job, 'timeout', false, 'Execution timeout')
       return
     }
-    const { functionId: fn, revision: rev, envVersion: env, request } = job.call
+    const { start, body } = job.call
     job.host = host
-    const head: CallHead = { fn, rev, env, timeoutMs, start: job.start }
-    host.send(toHost.call, job.id, JSON.stringify(head), request.body)
+    host.sendCall(job.id, job.key, timeoutMs, start, body)
   }
 
   #frame(host: HostProcess, { kind, id, head, body }: Frame): void {
@@ -172,10 +171,9 @@ export class FunctionPool {
     if (job === undefined || job.host !== host) return
     const durationMs = performance.now() - job.at
     if (kind === fromHost.reply) {
-      const { status, headers, cpuMs } = JSON.parse(head) as ReplyHead
       const { functionId } = job.call
       this.#credit.set(functionId, (this.#credit.get(functionId) ?? 0) + 1)
-      this.#finish(job, { kind: 'response', status, headers, body, cpuMs, durationMs })
+      this.#finish(job, { kind: 'response', head, body, durationMs })
       return
     }
     const { code, message, started, stack } = JSON.parse(head) as FaultHead

@@ -2,13 +2,13 @@ import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { loadMessage } from '../../bus/load.ts'
 import type { KeyRing } from '../../bus/sealed.ts'
-import type { Call } from '../../schemas/functions/call.ts'
 import {
   type DeployedFact,
   type EnvSetFact,
   type FunctionFact,
   functionAggregate,
 } from '../../schemas/functions/function.ts'
+import type { CallTarget } from '../../schemas/functions/target.ts'
 
 /** What an isolate is made of. */
 export interface Program {
@@ -33,12 +33,12 @@ const maxCodeBytes = 64 * 1024 * 1024
  *
  * `load` throws {ProgramMissing}; {SealBroken} when a secret's key is missing; {BusUnavailable}.
  */
-export function programs(bus: Bus, keys: KeyRing | null): { load(call: Call): Promise<Program> } {
+export function programs(bus: Bus, keys: KeyRing | null): { load(call: CallTarget): Promise<Program> } {
   const cache = new LRUCache<number, { readonly code: string; readonly sourceMap: string }>({
     maxSize: maxCodeBytes,
     sizeCalculation: ({ code, sourceMap }) => code.length + sourceMap.length + 1,
   })
-  const read = async (call: Call) => {
+  const read = async (call: CallTarget) => {
     const known = cache.get(call.seq)
     if (known !== undefined) return known
     const fact = await factAt(bus, call, call.seq, 'functions.function.deployed')
@@ -54,7 +54,7 @@ export function programs(bus: Bus, keys: KeyRing | null): { load(call: Call): Pr
   }
 }
 
-async function readEnv(bus: Bus, keys: KeyRing | null, call: Call): Promise<Record<string, string>> {
+async function readEnv(bus: Bus, keys: KeyRing | null, call: CallTarget): Promise<Record<string, string>> {
   const fact = await factAt(bus, call, call.envSeq ?? 0, 'functions.function.env-set')
   const { variables, secrets } = (fact as EnvSetFact).data
   const env: Record<string, string> = { ...variables }
@@ -65,7 +65,12 @@ async function readEnv(bus: Bus, keys: KeyRing | null, call: Call): Promise<Reco
   return env
 }
 
-async function factAt(bus: Bus, { fn }: Call, sequence: number, type: FunctionFact['type']): Promise<FunctionFact> {
+async function factAt(
+  bus: Bus,
+  { fn }: CallTarget,
+  sequence: number,
+  type: FunctionFact['type'],
+): Promise<FunctionFact> {
   const message = await loadMessage(bus, functionAggregate.events, stream, sequence)
   const fact = message?.facts.find((each) => each.type === type && each.data.functionId === fn)
   if (fact === undefined) throw new ProgramMissing(`Message ${sequence} of ${stream} is no ${type} of ${fn}`)

@@ -1,18 +1,27 @@
-import type { Call, CallFault, CallReply } from '../../schemas/functions/call.ts'
+import type { CallFault, CallReply } from '../../schemas/functions/call.ts'
+import type { CallTarget } from '../../schemas/functions/target.ts'
 import type { CallTallies } from './counters.ts'
 import type { FunctionHosts, HostReply } from './hosts.ts'
 import { ProgramMissing, type programs } from './programs.ts'
 
+/** A call as a worker has it. */
+export interface HeldCall {
+  /** Invocation id. */
+  readonly id: string
+  readonly target: CallTarget
+  /** What the handler is told of the request, JSON. */
+  readonly start: string | Uint8Array
+  readonly body: Uint8Array
+}
+
 export interface RunnerOptions {
-  /** Name of this worker. */
-  readonly worker: string
   readonly hosts: Pick<FunctionHosts, 'invoke'>
   readonly programs: ReturnType<typeof programs>
   readonly tallies: CallTallies
   /** Longest run of a handler. */
   readonly timeoutMs: number
   /** Into the log of the function. */
-  readonly log: (call: Call, level: string, text: string) => void
+  readonly log: (call: HeldCall, level: string, text: string) => void
   readonly onObservation: (observation: RunObservation) => void
 }
 
@@ -25,14 +34,15 @@ export type RunObservation = {
 }
 
 export interface RunResult {
-  readonly reply: CallReply
+  /** A `CallReply` as JSON; empty for status 200 and JSON. */
+  readonly head: string
+  readonly fault: CallFault | null
   readonly body: Uint8Array
-  /** Whether the user's code had begun. */
-  readonly started: boolean
+  readonly durationMs: number
 }
 
 /** `again`: the call was counted when it ran before. */
-export type Runner = (call: Call, body: Uint8Array, again?: boolean) => Promise<RunResult>
+export type Runner = (call: HeldCall, again?: boolean) => Promise<RunResult>
 
 const nothing = new Uint8Array()
 
@@ -41,49 +51,46 @@ const maxAttempts = 3
 
 /** Counts a call and runs it in a host. The hosts run again what may; what had effects, only where the function allows it. Never throws. */
 export function runner(options: RunnerOptions): Runner {
-  const { worker, tallies, log, onObservation } = options
-  return async (call, body, again = false) => {
+  const { tallies, log, onObservation } = options
+  return async (call, again = false) => {
     const startedAt = performance.now()
-    if (!again) tallies.count(call.fn, call.rev)
-    const { fn: functionId, id: invocationId } = call
+    const { fn: functionId, rev } = call.target
+    if (!again) tallies.count(functionId, rev)
     try {
-      const reply = await invoke(options, call, body)
-      if (reply.kind === 'fault' && reply.code === 'threw') log(call, 'error', reply.stack ?? reply.message)
-      return resultOf(reply, worker)
+      const reply = await invoke(options, call)
+      if (reply.kind === 'response')
+        return { head: reply.head, fault: null, body: reply.body, durationMs: reply.durationMs }
+      if (reply.code === 'threw') log(call, 'error', reply.stack ?? reply.message)
+      return failed({ code: reply.code, message: reply.message }, reply.durationMs)
     } catch (error) {
-      onObservation({ type: 'call-fault', functionId, invocationId, error })
+      onObservation({ type: 'call-fault', functionId, invocationId: call.id, error })
       const code = error instanceof ProgramMissing ? 'not-found' : 'internal'
-      return failed(worker, { code, message: '' }, performance.now() - startedAt, false)
+      return failed({ code, message: '' }, performance.now() - startedAt)
     }
   }
 }
 
-async function invoke({ hosts, programs, timeoutMs }: RunnerOptions, call: Call, body: Uint8Array): Promise<HostReply> {
-  const { method, path, query, headers } = call
+async function invoke({ hosts, programs, timeoutMs }: RunnerOptions, call: HeldCall): Promise<HostReply> {
+  const { id, target, start, body } = call
+  const hostCall = {
+    functionId: target.fn,
+    revision: target.rev,
+    invocationId: id,
+    envVersion: target.env,
+    program: () => programs.load(target),
+    start,
+    body,
+    timeoutMs,
+  }
   for (let attempt = 1; ; attempt++) {
-    const reply = await hosts.invoke({
-      functionId: call.fn,
-      revision: call.rev,
-      invocationId: call.id,
-      envVersion: call.env,
-      program: () => programs.load(call),
-      request: { method, path, query, headers, body },
-      timeoutMs,
-    })
+    const reply = await hosts.invoke(hostCall)
     const lost = reply.kind === 'fault' && reply.code === 'host-died'
-    if (!lost || attempt === maxAttempts || call.idempotent !== true) return reply
+    if (!lost || attempt === maxAttempts || target.idempotent !== true) return reply
   }
 }
 
-function resultOf(reply: HostReply, worker: string): RunResult {
-  if (reply.kind === 'fault') {
-    const { code, message, durationMs, started } = reply
-    return failed(worker, { code, message }, durationMs, started)
-  }
-  const { status, headers, body, durationMs } = reply
-  return { reply: { status, headers, durationMs, worker }, body, started: true }
-}
-
-function failed(worker: string, fault: CallFault, durationMs: number, started: boolean): RunResult {
-  return { reply: { status: 500, fault, durationMs, worker }, body: nothing, started }
+/** A call that came to nothing. */
+export function failed(fault: CallFault, durationMs: number): RunResult {
+  const reply: CallReply = { status: 500, fault }
+  return { head: JSON.stringify(reply), fault, body: nothing, durationMs }
 }

@@ -3,7 +3,7 @@ import type { ConsumeObservation } from '../../bus/consume.ts'
 import type { CounterObservation } from '../../bus/counters.ts'
 import type { FollowObservation } from '../../bus/follow.ts'
 import { newId } from '../../bus/message.ts'
-import { keyRing } from '../../bus/sealed.ts'
+import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { functionWorkersSubject } from '../../bus/subject.ts'
 import { type Presence, presenceMs } from '../../schemas/functions/call.ts'
 import { type EgressSettings, egressPolicy } from '../egress/policy.ts'
@@ -32,7 +32,7 @@ export type FunctionWorkerObservation =
 export interface FunctionWorkerOptions {
   readonly bus: Bus
   /** Each `<id>:<32 bytes in base64>`; absent: functions with secrets fail. */
-  readonly secretKeys?: readonly string[]
+  readonly secretKeys?: SecretKeys
   /** Longest run of a handler. Default 30,000. */
   readonly timeoutMs?: number
   /** Of the isolate hosts. */
@@ -68,13 +68,12 @@ export async function startFunctionWorker(options: FunctionWorkerOptions): Promi
     onObservation,
   })
   const run = runner({
-    worker,
     hosts,
     programs: programs(bus, keys),
     tallies,
     timeoutMs,
-    log: ({ fn, id: invocationId, rev: revision }, level, text) =>
-      log.write(fn, { at: Date.now(), level, text, invocationId, revision }),
+    log: ({ target, id: invocationId }, level, text) =>
+      log.write(target.fn, { at: Date.now(), level, text, invocationId, revision: target.rev }),
     onObservation,
   })
   const stopping = new AbortController()

@@ -1,14 +1,3 @@
-/** What the supervisor tells a host of a call: head of a `call` frame. The frame's body is the request's body. */
-export interface CallHead {
-  readonly fn: string
-  readonly rev: number
-  readonly env: number
-  /** From now on. */
-  readonly timeoutMs: number
-  /** What the handler is told of the request, as the guest takes it. */
-  readonly start: string
-}
-
 /** Body of a `program` frame; its head is empty, or why there is none. */
 export interface ProgramBody {
   readonly code: string
@@ -23,14 +12,12 @@ export interface FaultHead {
   readonly message: string
   readonly stack: string | null
   readonly started: boolean
-  readonly cpuMs: number
 }
 
-/** Head of a `reply` frame; its body is the response's body. */
+/** Head of a `reply` frame, left out for status 200 and JSON; its body is the response's body. */
 export interface ReplyHead {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  readonly cpuMs: number
 }
 
 /** Head of an `operation` frame: something that only the supervisor may do. The frame's body is the argument. */

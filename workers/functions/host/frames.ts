@@ -27,11 +27,19 @@ export interface Frame {
 
 const fixedBytes = 13
 const empty = Buffer.alloc(0)
+const firstRoom = 64 * 1024
+/** A larger buffer is given back after its use. */
+const mostKept = 1024 * 1024
+/** A character of UTF-16 is at most three bytes of UTF-8. */
+const bytesPerChar = 3
+/** In front of the body of a `call` frame: `f64 time-out in ms from now on | u32 length of start`, then start and the request's body. */
+const callBytes = 12
 
 /** Collects the frames of one turn of the event loop and writes them at its end, most often as one piece. */
 export class FrameWriter {
   readonly #socket: Socket
-  #parts: Buffer[] = []
+  #bytes = Buffer.allocUnsafeSlow(firstRoom)
+  #at = 0
   #scheduled = false
 
   constructor(socket: Socket) {
@@ -39,30 +47,79 @@ export class FrameWriter {
   }
 
   send(kind: number, id: number, head = '', body: Uint8Array | string = empty): void {
-    const headBytes = Buffer.byteLength(head)
-    const bodyBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length
-    const frame = Buffer.allocUnsafe(fixedBytes + headBytes + bodyBytes)
-    frame.writeUInt32LE(fixedBytes - 4 + headBytes + bodyBytes, 0)
-    frame[4] = kind
-    frame.writeUInt32LE(id, 5)
-    frame.writeUInt32LE(headBytes, 9)
-    frame.write(head, fixedBytes)
-    if (typeof body === 'string') frame.write(body, fixedBytes + headBytes)
-    else frame.set(body, fixedBytes + headBytes)
-    this.#parts.push(frame)
-    if (this.#scheduled) return
-    this.#scheduled = true
-    queueMicrotask(() => this.flush())
+    const from = this.#begin(head, typeof body === 'string' ? body.length * bytesPerChar : body.length)
+    const headBytes = this.#putText(head)
+    if (typeof body === 'string') this.#putText(body)
+    else this.#put(body)
+    this.#end(from, kind, id, headBytes)
+  }
+
+  /** A `call` frame; its head is the key of the program. */
+  sendCall(id: number, key: string, timeoutMs: number, start: string | Uint8Array, body: Uint8Array): void {
+    const from = this.#begin(key, callBytes + start.length * bytesPerChar + body.length)
+    const headBytes = this.#putText(key)
+    const callAt = this.#at
+    this.#at += callBytes
+    if (typeof start === 'string') this.#putText(start)
+    else this.#put(start)
+    const startBytes = this.#at - callAt - callBytes
+    this.#bytes.writeDoubleLE(timeoutMs, callAt)
+    this.#bytes.writeUInt32LE(startBytes, callAt + 8)
+    this.#put(body)
+    this.#end(from, toHost.call, id, headBytes)
   }
 
   flush(): void {
     this.#scheduled = false
-    const parts = this.#parts
-    if (parts.length === 0) return
-    this.#parts = []
+    if (this.#at === 0) return
+    const message = this.#bytes.subarray(0, this.#at)
+    this.#at = 0
     if (this.#socket.destroyed) return
-    this.#socket.write(parts.length === 1 ? parts[0]! : Buffer.concat(parts))
+    this.#socket.write(message)
+    // What the system has not taken yet is still to be read from where it lies.
+    if (this.#socket.writableLength > 0 || this.#bytes.length > mostKept)
+      this.#bytes = Buffer.allocUnsafeSlow(firstRoom)
   }
+
+  #begin(head: string, bodyRoom: number): number {
+    const needed = this.#at + fixedBytes + head.length * bytesPerChar + bodyRoom
+    if (needed > this.#bytes.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(needed, this.#bytes.length * 2))
+      larger.set(this.#bytes.subarray(0, this.#at))
+      this.#bytes = larger
+    }
+    const from = this.#at
+    this.#at += fixedBytes
+    return from
+  }
+
+  #put(bytes: Uint8Array): void {
+    this.#bytes.set(bytes, this.#at)
+    this.#at += bytes.length
+  }
+
+  #putText(text: string): number {
+    const written = this.#bytes.write(text, this.#at)
+    this.#at += written
+    return written
+  }
+
+  #end(from: number, kind: number, id: number, headBytes: number): void {
+    this.#bytes.writeUInt32LE(this.#at - from - 4, from)
+    this.#bytes[from + 4] = kind
+    this.#bytes.writeUInt32LE(id, from + 5)
+    this.#bytes.writeUInt32LE(headBytes, from + 9)
+    if (this.#scheduled) return
+    this.#scheduled = true
+    queueMicrotask(() => this.flush())
+  }
+}
+
+/** What a `call` frame carries. */
+export function readCallBody(body: Buffer): { timeoutMs: number; start: string; request: Buffer } {
+  const requestAt = callBytes + body.readUInt32LE(8)
+  const start = body.toString('utf8', callBytes, requestAt)
+  return { timeoutMs: body.readDoubleLE(), start, request: body.subarray(requestAt) }
 }
 
 /** Cuts a stream of bytes into frames. @throws when a frame is larger than `maxBytes` */

@@ -1,6 +1,5 @@
 import { wrapProgram } from '../sandbox/program.ts'
 import {
-  type CallHead,
   type FaultCode,
   type FaultHead,
   type OperationHead,
@@ -9,7 +8,7 @@ import {
   type ReplyHead,
   type Setup,
 } from './call.ts'
-import { type Frame, type FrameWriter, fromHost } from './frames.ts'
+import { type Frame, type FrameWriter, fromHost, readCallBody } from './frames.ts'
 import { LogBook } from './log-book.ts'
 import type { ForwardedOperation } from './operations-host.ts'
 import { readReply } from './operations-reply.ts'
@@ -44,10 +43,9 @@ export class Tenants {
   }
 
   call({ id, head, body }: Frame): void {
-    const { fn, rev, env, timeoutMs, start } = JSON.parse(head) as CallHead
-    const key = programKey(fn, rev, env)
+    const { timeoutMs, start, request } = readCallBody(body)
     const deadline = performance.now() + timeoutMs
-    this.#route({ id, key, start, body, deadline, started: false, cpuMs: 0 })
+    this.#route({ id, key: head, start, body: request, deadline, started: false, cpuMs: 0 })
   }
 
   program({ id, head, body }: Frame): void {
@@ -187,21 +185,25 @@ export class Tenants {
       return false
     }
     const { status, headers, binary, waiting, body: rest } = reply
-    const told: ReplyHead = { status, headers, cpuMs: round(call.cpuMs) }
     const body = binary ? Buffer.from(rest, 'latin1') : rest
     const bytes = binary ? rest.length : rest.length * 3
     if (bytes > this.#setup.maxOutputBytes && Buffer.byteLength(body) > this.#setup.maxOutputBytes)
       this.#fault(call, { code: 'output-too-large', message: 'The result is too large', stack: null })
-    else this.#writer.send(fromHost.reply, call.id, JSON.stringify(told), body)
+    else this.#writer.send(fromHost.reply, call.id, headOf(status, headers), body)
     return waiting
   }
 
   #fault(call: TenantCall, fault: { code: FaultCode; message: string; stack: string | null }): void {
-    const head: FaultHead = { ...fault, started: call.started, cpuMs: round(call.cpuMs) }
+    const head: FaultHead = { ...fault, started: call.started }
     // The supervisor logs the fault: what the call wrote before must have arrived.
     this.#logs.flush()
     this.#writer.send(fromHost.fault, call.id, JSON.stringify(head))
   }
 }
 
-const round = (ms: number) => Math.round(ms * 1000) / 1000
+/** Most functions answer with JSON and status 200: no text stands for that. */
+function headOf(status: number, headers: Readonly<Record<string, string>>): string {
+  if (status === 200 && headers['content-type'] === 'application/json' && Object.keys(headers).length === 1) return ''
+  const head: ReplyHead = { status, headers }
+  return JSON.stringify(head)
+}

@@ -1,0 +1,85 @@
+import type { Bus } from '../../bus/connect.ts'
+import { callSubject } from '../../bus/subject.ts'
+import { CallWriter } from '../../schemas/functions/call-frames.ts'
+
+/** Calls that were sent in one message. */
+export interface CallBatch {
+  readonly number: number
+  readonly subject: string
+  /** Those of its calls that are not answered. */
+  readonly open: Set<number>
+}
+
+export interface SentCall {
+  readonly id: number
+  /** Epoch ms. */
+  readonly deadlineAt: number
+  readonly target: string
+  readonly start: string
+  readonly body: Uint8Array
+}
+
+/** More calls go in a message of their own, so that another worker may have them, and this one begins before all have been read. */
+const maxCalls = 16
+const maxBytes = 128 * 1024
+
+/**
+ * Sends calls: those that came in one turn of the event loop in one message. A message has a subject to itself for as long as one of its
+ * calls is not answered, so that it can be looked up.
+ */
+export class CallBatches {
+  readonly #bus: Bus
+  readonly #gateway: string
+  readonly #freeSubjects: string[] = []
+  #subjects = 0
+  #lastNumber = 0
+  #filling: { readonly batch: CallBatch; readonly writer: CallWriter } | null = null
+
+  constructor(bus: Bus, gateway: string) {
+    this.#bus = bus
+    this.#gateway = gateway
+  }
+
+  send({ id, deadlineAt, target, start, body }: SentCall): CallBatch {
+    const size = start.length + body.length
+    if (this.#filling !== null && this.#filling.writer.size + size > maxBytes) this.#flush()
+    const { batch, writer } = this.#filling ?? this.#begin()
+    writer.add(id, deadlineAt, target, start, body)
+    batch.open.add(id)
+    if (writer.count >= maxCalls) this.#flush()
+    return batch
+  }
+
+  answered(id: number, batch: CallBatch): void {
+    batch.open.delete(id)
+    if (batch !== this.#filling?.batch) this.#release(batch)
+  }
+
+  #begin() {
+    this.#lastNumber = (this.#lastNumber + 1) % 2 ** 32
+    const number = this.#lastNumber
+    const subject = this.#freeSubjects.pop() ?? callSubject(this.#gateway, this.#subjects++)
+    const filling = { batch: { number, subject, open: new Set<number>() }, writer: new CallWriter(number) }
+    this.#filling = filling
+    setImmediate(() => {
+      if (this.#filling === filling) this.#flush()
+    })
+    return filling
+  }
+
+  #flush(): void {
+    const filling = this.#filling
+    if (filling === null) return
+    this.#filling = null
+    this.#release(filling.batch)
+    try {
+      this.#bus.connection.publish(filling.batch.subject, filling.writer.end())
+    } catch {
+      // The connection is closed for good: its calls are found lost.
+    }
+  }
+
+  #release({ open, subject }: CallBatch): void {
+    if (open.size === 0) this.#freeSubjects.push(subject)
+  }
+}
