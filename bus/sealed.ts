@@ -67,6 +67,11 @@ export function keyRing(written: SecretKeys | undefined): KeyRing | null {
   }
 }
 
+/** The same text in the same place under the ring's first key; null when it lies under it. @throws {SealBroken} */
+export function resealed(ring: KeyRing, sealed: Sealed, owner: string): Sealed | null {
+  return sealed.keyId === ring.keyId ? null : ring.seal(ring.open(sealed, owner), sealed.context)
+}
+
 function first(keys: ReadonlyMap<string, Buffer>): readonly [string, Buffer] {
   const [key] = keys
   if (key === undefined) throw new SealBroken('There are no keys any more')

@@ -51,6 +51,8 @@ export async function applyTriggers({ client, bus }: ProjectionTarget, messages:
         case 'workflows.trigger.deleted':
           await client.query('delete from triggers where id = $1', [id])
           break
+        case 'workflows.trigger.resealed':
+          break
         default:
           fact satisfies never
       }

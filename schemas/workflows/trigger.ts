@@ -51,7 +51,13 @@ const TriggerFired = defineEvent(
   ),
 )
 
-export const triggerEvents = defineEvents(TriggerSaved, TriggerEnabled, TriggerDeleted, TriggerFired)
+/** The same secret lies under another key. */
+const TriggerResealed = defineEvent(
+  'workflows.trigger.resealed',
+  Type.Object({ triggerId: Type.String(), secret: Sealed, at: Time }, closed),
+)
+
+export const triggerEvents = defineEvents(TriggerSaved, TriggerEnabled, TriggerDeleted, TriggerFired, TriggerResealed)
 export type TriggerFact = typeof triggerEvents extends EventSet<infer F> ? F : never
 export type Saved = Static<(typeof TriggerSaved)['schema']>
 
@@ -88,6 +94,8 @@ export const trigger: Aggregate<TriggerState, TriggerFact> = {
         return { stage: 'deleted', version: state.version + 1 }
       case 'workflows.trigger.fired':
         return state.stage === 'saved' ? { ...state, lastTick: fact.data.tick } : state
+      case 'workflows.trigger.resealed':
+        return state.stage === 'saved' ? { ...state, saved: { ...state.saved, secret: fact.data.secret } } : state
     }
   },
 }
@@ -142,6 +150,17 @@ export function decideFired(
 ): readonly TriggerFact[] {
   if (state.stage !== 'saved' || state.version !== version || (state.lastTick ?? 0) >= tick) return []
   return [TriggerFired.of({ triggerId: state.saved.triggerId, tick, executionId, at })]
+}
+
+/** Nothing when it has no secret, or one that need not be sealed anew. */
+export function decideResealTrigger(
+  state: TriggerState,
+  reseal: (secret: Static<typeof Sealed>) => Static<typeof Sealed> | null,
+  at: number,
+): readonly TriggerFact[] {
+  if (state.stage !== 'saved' || state.saved.secret === undefined) return []
+  const secret = reseal(state.saved.secret)
+  return secret === null ? [] : [TriggerResealed.of({ triggerId: state.saved.triggerId, secret, at })]
 }
 
 /** @throws {Rejected} `workflows/trigger-not-found` */
