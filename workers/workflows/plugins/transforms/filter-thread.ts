@@ -78,8 +78,8 @@ function isEqual(one: unknown, other: unknown): boolean {
   return isDeepStrictEqual(one, other) || (isMixed(one, other) && orderOf(one, other) === 0)
 }
 
+/** Texts of numbers are in the order of the numbers: what comes out of a CSV is nothing but texts. */
 function orderOf(one: unknown, other: unknown): number {
-  if (!isMixed(one, other)) return compareValues(one, other)
   const [first, second] = [decimalOf(one), decimalOf(other)]
   return first === null || second === null ? compareValues(one, other) : first.cmp(second)
 }

@@ -35,6 +35,8 @@ export function parse({ text, types, lists, ...options }: Parse): unknown {
   checkText(text)
   const parser = new XMLParser({
     attributeNamePrefix: options.attributePrefix,
+    // Those of numbers come with those of HTML; other names have been refused.
+    htmlEntities: true,
     ignoreAttributes: false,
     ignoreDeclaration: true,
     ignorePiTags: true,

@@ -38,7 +38,11 @@ function yamlOf(text: string, merge: boolean): unknown[] {
     const [mistake] = [...document.errors, ...document.warnings]
     if (mistake !== undefined) {
       // The message goes on with a picture of the place.
-      throw new TaskFailure('refused', `This is no YAML: ${mistake.message.split('\n')[0]!.replace(/:$/, '')}`, mistake)
+      const told = mistake.message
+        .split('\n')[0]!
+        .replace(/:$/, '')
+        .replace('Maximum call stack size exceeded', 'it nests too deep')
+      throw new TaskFailure('refused', `This is no YAML: ${told}`, mistake)
     }
     return jsonValue(refusing('YAML', () => document.toJS({ maxAliasCount })))
   })
