@@ -1,4 +1,6 @@
 import type { ClientConfig } from 'pg'
+import type { AuthOptions } from '../gateways/workflows/auth-accounts.ts'
+import { addressReader } from '../gateways/workflows/auth-address.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
 import { datasource } from './datasource.ts'
@@ -12,7 +14,7 @@ const projectionStartMs = 10_000
 /** The door to flows and executions. */
 export async function startWorkflows({ config, log }: RoleContext): Promise<RunningRole> {
   const { startWorkflowGateway } = await import('../gateways/workflows/server.ts')
-  requireLoopback(config)
+  requireAuth(config)
   const connection = platformDatabase(config, 'The workflow engine')
   const bus = await openBus(config, log, 'gateway:workflows', 'all')
   const keys = config['app.secrets.keys']
@@ -26,6 +28,7 @@ export async function startWorkflows({ config, log }: RoleContext): Promise<Runn
     maxBodyBytes: config['app.max-body-size'],
     corsOrigins: config['app.cors-origins'],
     ...(keys !== undefined && { secretKeys: keys }),
+    auth: authOptions(config),
     onObservation: observe(log),
   })
   return {
@@ -37,13 +40,31 @@ export async function startWorkflows({ config, log }: RoleContext): Promise<Runn
   }
 }
 
-/** Whoever reaches the engine may run what they like. @throws {OperatorError} for an address that others can reach */
-function requireLoopback(config: Config): void {
+/** Whoever reaches the engine may run what they like. @throws {OperatorError} when others can reach it, and nobody asks who they are */
+function requireAuth(config: Config): void {
   const host = config['server.host']
+  if (config['app.workflows.auth']) {
+    if (config['app.secrets.keys'] !== undefined) return
+    throw new OperatorError(
+      'app.workflows.auth=true needs app.secrets.keys, which passwords and signing keys are sealed with: set it to <id>:<32 bytes in base64>.',
+    )
+  }
   if (config['app.workflows.allow-anonymous'] || ['127.0.0.1', '::1', 'localhost'].includes(host)) return
   throw new OperatorError(
-    `The workflow engine asks nobody who they are, so it does not listen on ${host}: use server.host=127.0.0.1 behind a proxy that does, or set app.workflows.allow-anonymous=true.`,
+    `The workflow engine asks nobody who they are, so it does not listen on ${host}: set app.workflows.auth=true, use server.host=127.0.0.1 behind a proxy that asks, or set app.workflows.allow-anonymous=true.`,
   )
+}
+
+function authOptions(config: Config): AuthOptions {
+  try {
+    return {
+      enabled: config['app.workflows.auth'],
+      openRegistration: config['app.workflows.open-registration'],
+      addressOf: addressReader(config['app.workflows.trusted-proxies']),
+    }
+  } catch (cause) {
+    throw new OperatorError((cause as Error).message, { cause })
+  }
 }
 
 /** Runs executions; any number of them share the queues. */

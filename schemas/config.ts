@@ -188,10 +188,21 @@ export const configKeys = {
     { unit: 'bytes' },
   ),
   'app.functions.hosts': key(count(64), 2, 'Isolate host processes of one function worker'),
+  'app.workflows.auth': key(
+    flag,
+    false,
+    'Whether the workflow engine asks who calls: routes then need a token of a user with the role (`busbar users add` makes the first)',
+  ),
   'app.workflows.allow-anonymous': key(
     flag,
     false,
-    'Whether the workflow engine, which asks nobody who they are, may listen on an address that others can reach',
+    'Whether the workflow engine may listen on an address that others can reach while it asks nobody who they are',
+  ),
+  'app.workflows.open-registration': key(flag, false, 'Whether strangers may register themselves as viewers'),
+  'app.workflows.trusted-proxies': key(
+    list,
+    undefined,
+    'Proxies before the workflow engine whose `X-Forwarded-For` tells where a request comes from, separated by commas: addresses or ranges (`10.0.0.0/8`)',
   ),
   'app.functions.fetch-allow': key(
     list,
@@ -206,8 +217,13 @@ export const configKeys = {
   'app.secrets.keys': key(
     Type.Array(Type.String({ pattern: '^[A-Za-z0-9_-]{1,32}:[A-Za-z0-9+/]{43}=$' }), { minItems: 1 }),
     undefined,
-    'Keys that secrets are encrypted with, `<id>:<32 bytes in base64>` separated by commas: the first encrypts, all decrypt; `busbar up` makes one in its data folder',
+    'Keys that secrets are encrypted with, `<id>:<32 bytes in base64>` separated by commas: the first encrypts, all decrypt',
     { secret: true },
+  ),
+  'app.secrets.keys-file': key(
+    text,
+    undefined,
+    'File with such keys, one a line, which running roles read again when it changes, and `busbar keys rotate` writes; not used when app.secrets.keys is set (`busbar up` keeps one in its data folder)',
   ),
   'busbar.data': key(text, '.busbar', 'Data folder; a relative path starts at the checkout'),
   'nats.port': key(port, 4222, 'Port of the nats-server that `busbar up` starts'),

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { stringify } from 'yaml'
+import { auditOperations, auditSchemas } from './openapi-audit.ts'
 import { credentialOperations, credentialSchemas } from './openapi-credentials.ts'
 import { executionOperations, executionSchemas } from './openapi-executions.ts'
 import { flowOperations, flowSchemas } from './openapi-flows.ts'
@@ -7,6 +8,7 @@ import { kvOperations, kvSchemas } from './openapi-kv.ts'
 import type { Operation, Operations } from './openapi-parts.ts'
 import { serviceOperations, serviceSchemas } from './openapi-service.ts'
 import { triggerOperations, triggerSchemas } from './openapi-triggers.ts'
+import { userOperations, userSchemas } from './openapi-users.ts'
 
 /** What the route modules say of their routes: each has a line here, and a test holds them to the routes. */
 export const operations: Operations = {
@@ -16,6 +18,8 @@ export const operations: Operations = {
   ...triggerOperations,
   ...credentialOperations,
   ...kvOperations,
+  ...userOperations,
+  ...auditOperations,
 }
 const schemas = {
   ...serviceSchemas,
@@ -24,6 +28,8 @@ const schemas = {
   ...triggerSchemas,
   ...credentialSchemas,
   ...kvSchemas,
+  ...userSchemas,
+  ...auditSchemas,
 }
 
 /** `GET /api/v1/openapi.json`, and `.yaml`: OpenAPI 3.1, with the role that each route needs. Call before the routes are added. */

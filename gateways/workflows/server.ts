@@ -1,7 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import pg from 'pg'
 import type { Bus } from '../../bus/connect.ts'
-import { keyRing } from '../../bus/sealed.ts'
+import type { FollowObservation } from '../../bus/follow.ts'
+import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { openPositions } from '../../projections/positions.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { consolePage } from '../http/console.ts'
@@ -10,6 +11,16 @@ import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { registerWebSockets } from '../http/websocket.ts'
 import { approvalRoutes } from './approvals.ts'
+import { auditRoutes } from './audit.ts'
+import { recordCommands } from './audit-hook.ts'
+import { openAuditTrail } from './audit-trail.ts'
+import { authRoutes } from './auth.ts'
+import { type AuthOptions, openAccounts } from './auth-accounts.ts'
+import { addressReader } from './auth-address.ts'
+import { guardRoutes } from './auth-guard.ts'
+import { credentialRoutes } from './credentials.ts'
+import { credentialValue } from './credentials-store.ts'
+import { openCredentialView } from './credentials-view.ts'
 import { executionLogRoutes } from './execution-logs.ts'
 import { executionRoutes } from './executions.ts'
 import { yamlTypes } from './flow-text.ts'
@@ -22,10 +33,12 @@ import { openPluginView, type PluginViewObservation } from './plugin-view.ts'
 import { pluginRoutes } from './plugins.ts'
 import type { WorkflowService } from './service.ts'
 import { triggerRoutes } from './triggers.ts'
+import { userRoutes } from './users.ts'
 import { webhookRoutes } from './webhook.ts'
 
 export type WorkflowGatewayObservation =
   | PluginViewObservation
+  | FollowObservation
   | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
   | { readonly type: 'database-connection-lost'; readonly error: unknown }
 
@@ -41,7 +54,9 @@ export interface WorkflowGatewayOptions {
   readonly maxBodyBytes: number
   readonly corsOrigins: readonly string[]
   /** Each `<id>:<32 bytes in base64>`; absent: secrets are refused. */
-  readonly secretKeys?: readonly string[]
+  readonly secretKeys?: SecretKeys
+  /** Default: nobody is asked who they are, and everybody is an admin. */
+  readonly auth?: AuthOptions
   readonly onObservation: (observation: WorkflowGatewayObservation) => void
 }
 
@@ -52,6 +67,7 @@ export interface WorkflowGateway {
 
 /** How long an answer waits for the read models to hold what it wrote. */
 const readableMs = 2_000
+const noAuth = { enabled: false, openRegistration: false, addressOf: addressReader() }
 const maxSocketPayloadBytes = 16 * 1024
 
 /**
@@ -62,7 +78,10 @@ const maxSocketPayloadBytes = 16 * 1024
 export async function startWorkflowGateway(options: WorkflowGatewayOptions): Promise<WorkflowGateway> {
   const { bus, onObservation } = options
   const keys = keyRing(options.secretKeys)
-  const plugins = await openPluginView(bus, onObservation)
+  const [plugins, credentials] = await Promise.all([
+    openPluginView(bus, onObservation),
+    openCredentialView(bus, onObservation),
+  ])
   const database = new pg.Pool({
     ...options.connection,
     application_name: 'busbar gateway:workflows',
@@ -70,16 +89,21 @@ export async function startWorkflowGateway(options: WorkflowGatewayOptions): Pro
     statement_timeout: options.statementTimeoutMs,
   })
   database.on('error', (error) => onObservation({ type: 'database-connection-lost', error }))
+  const accounts = await openAccounts({ ...noAuth, ...options.auth, bus, keys, now: Date.now, onObservation })
   const positions = openPositions(bus, database, workflowProjection)
   const service: WorkflowService = {
     bus,
     database,
     plugins,
     keys,
-    principalOf: () => ({ name: 'anonymous', role: 'admin' }),
+    credentials,
+    credentialOf: (namespace, name, field) => credentialValue(bus, keys, { namespace, name, field }),
+    principalOf: (request) => request.principal,
     async readable(stream, sequence) {
       await positions.passed(stream, sequence, readableMs)
     },
+    accounts,
+    audit: openAuditTrail(bus),
     now: Date.now,
   }
   const app = await createApp(service, options)
@@ -87,6 +111,8 @@ export async function startWorkflowGateway(options: WorkflowGatewayOptions): Pro
     await app.close()
     positions.close()
     await plugins.close()
+    await accounts.close()
+    await credentials.close()
     await database.end()
   }
   try {
@@ -107,7 +133,10 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
   app.addContentTypeParser(yamlTypes, { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   await registerWebSockets(app, { maxPayloadBytes: maxSocketPayloadBytes })
   const refuseOthers = refuseOtherMethods(app)
+  const guard = guardRoutes(app, service.accounts)
+  recordCommands(app, service)
   workflowRoutes(app, service, corsOrigins)
+  guard.openFromHere()
   docsPage(app, { specUrl: '/api/v1/openapi.json', title: 'Workflow engine' })
   consolePage(app, {
     title: 'Busbar workflows',
@@ -130,5 +159,9 @@ export function workflowRoutes(app: FastifyInstance, service: WorkflowService, c
   approvalRoutes(app, service)
   triggerRoutes(app, service)
   webhookRoutes(app, service)
+  credentialRoutes(app, service)
   kvRoutes(app, service)
+  authRoutes(app, service)
+  userRoutes(app, service)
+  auditRoutes(app, service)
 }

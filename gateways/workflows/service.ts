@@ -4,6 +4,10 @@ import type { Bus } from '../../bus/connect.ts'
 import type { KeyRing } from '../../bus/sealed.ts'
 import type { PluginManifest } from '../../schemas/workflows/plugin-manifest.ts'
 import type { Role } from '../../schemas/workflows/role.ts'
+import type { AuditTrail } from './audit-trail.ts'
+import type { Accounts } from './auth-accounts.ts'
+import type { Principal } from './auth-principal.ts'
+import type { CredentialView } from './credentials-view.ts'
 
 /** What the routes of the workflow engine's door share. */
 export interface WorkflowService {
@@ -21,15 +25,13 @@ export interface WorkflowService {
    * @param stream `EVT_WORKFLOWS` or `EVT_EXECUTIONS`
    */
   readonly readable: (stream: string, sequence: number) => Promise<void>
-  /** A credential's value, or one field of it; null when there is none. Absent: there are no credentials. */
-  readonly credentialOf?: (namespace: string, name: string, field: string | null) => Promise<string | null>
+  readonly credentials: CredentialView
+  /** A credential's value, or one field of it; null when there is none. @throws {SealBroken} */
+  readonly credentialOf: (namespace: string, name: string, field: string | null) => Promise<string | null>
+  readonly accounts: Accounts
+  readonly audit: AuditTrail
   /** Epoch ms. */
   readonly now: () => number
-}
-
-export interface Principal {
-  readonly name: string
-  readonly role: Role
 }
 
 export interface PluginView {

@@ -2,7 +2,7 @@ import type { TriggerRow } from '../../projections/workflows/triggers-read.ts'
 import { mayAct } from '../../schemas/workflows/role.ts'
 import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
 import { nextTriggerTick } from '../../schemas/workflows/trigger-ticks.ts'
-import type { Principal } from './service.ts'
+import type { Principal } from './auth-principal.ts'
 
 /** A trigger as the API has it. Who may not change it does not see the key that fires it. */
 export function shownTrigger(row: TriggerRow, { role }: Principal, now: number) {

@@ -1,4 +1,5 @@
 import type { Projection } from '../projector.ts'
+import { applyAudit, auditTables } from './audit-fold.ts'
 import { applyExecutions, executionTables } from './executions-fold.ts'
 import { applyFlows, flowTables } from './flows-fold.ts'
 import { applyTriggers, triggerTables } from './triggers-fold.ts'
@@ -6,13 +7,14 @@ import { applyTriggers, triggerTables } from './triggers-fold.ts'
 /** The read models of the workflow engine. */
 export const workflowProjection: Projection = {
   name: 'workflows',
-  version: 2,
-  streams: ['EVT_WORKFLOWS', 'EVT_EXECUTIONS'],
-  tables: [flowTables, executionTables, triggerTables].join('\n'),
+  version: 3,
+  streams: ['EVT_WORKFLOWS', 'EVT_EXECUTIONS', 'EVT_AUDIT'],
+  tables: [flowTables, executionTables, triggerTables, auditTables].join('\n'),
   async apply(target, messages) {
     if (target.stream === 'EVT_WORKFLOWS') {
       await applyFlows(target, messages)
       await applyTriggers(target, messages)
-    } else await applyExecutions(target, messages)
+    } else if (target.stream === 'EVT_AUDIT') await applyAudit(target, messages)
+    else await applyExecutions(target, messages)
   },
 }

@@ -1,0 +1,92 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { newId } from '../../bus/message.ts'
+import type { AuditRecord } from '../../schemas/workflows/audit.ts'
+import { webhookKeyId } from '../../schemas/workflows/trigger-key.ts'
+import type { AuditTrail } from './audit-trail.ts'
+import type { Accounts } from './auth-accounts.ts'
+
+/** What a route knows better than its request shows. */
+export interface AuditNote {
+  /** Who acts, where the request does not say. */
+  readonly username?: string
+  readonly resourceId?: string | null
+  /** In place of the answer's code. */
+  readonly error?: string
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    auditNote: AuditNote | null
+  }
+}
+
+const maxTextLength = 256
+const idAtTheStart = /^\{"(?:id|executionId)":"([^"\\]{1,256})"/
+
+/**
+ * Appends an entry for each request to a route with `config.audit`, before it is answered: when the bus does not take it, the answer is
+ * that of the bus. Of bodies nothing gets in but the id of what was made. Refusals to strangers are left out, who could fill the disk.
+ */
+export function recordCommands(
+  app: FastifyInstance,
+  { audit, accounts, now }: { readonly audit: AuditTrail; readonly accounts: Accounts; readonly now: () => number },
+): void {
+  const recorded = new WeakSet<FastifyRequest>()
+  app.decorateRequest('auditNote', null)
+  app.addHook('onSend', async (request, reply, payload) => {
+    const { audit: action, role } = request.routeOptions.config
+    if (action === undefined || recorded.has(request)) return payload
+    recorded.add(request)
+    const { statusCode } = reply
+    const isStranger = request.principal.session === undefined && (accounts.enabled || role === 'public')
+    if (isStranger && request.auditNote === null && statusCode >= 400) return payload
+    const answer = typeof payload === 'string' ? payload : ''
+    await audit.record({
+      id: newId(),
+      at: now(),
+      action,
+      resourceType: kindOf(action),
+      ...actorOf(request),
+      resourceId: resourceOf(request, answer)?.slice(0, maxTextLength) ?? null,
+      ...outcomeOf(request, statusCode, answer),
+      ip: accounts.addressOf(request),
+      requestId: request.id,
+    })
+    return payload
+  })
+}
+
+function kindOf(action: string): string {
+  const kind = action.slice(0, action.indexOf('.'))
+  return kind === 'auth' ? 'user' : kind
+}
+
+function actorOf({ auditNote, principal }: FastifyRequest): Pick<AuditRecord, 'username' | 'role'> {
+  if (auditNote?.username !== undefined) return { username: auditNote.username, role: null }
+  return { username: principal.name, role: principal.role }
+}
+
+function outcomeOf(
+  { auditNote }: FastifyRequest,
+  statusCode: number,
+  answer: string,
+): Pick<AuditRecord, 'outcome' | 'statusCode' | 'error'> {
+  if (statusCode < 400) return { outcome: 'SUCCESS', statusCode, error: null }
+  const error = auditNote?.error ?? codeOf(answer)
+  return { outcome: [401, 403, 429].includes(statusCode) ? 'DENIED' : 'FAILED', statusCode, error }
+}
+
+function codeOf(answer: string): string | null {
+  return /"code":"([a-z-]+\/[a-z-]+)"/.exec(answer)?.[1] ?? null
+}
+
+function resourceOf({ auditNote, params }: FastifyRequest, answer: string): string | null {
+  if (auditNote?.resourceId !== undefined) return auditNote.resourceId
+  const { id, username, namespace, key } = (params ?? {}) as Readonly<Record<string, string | undefined>>
+  const named = id ?? username
+  if (named !== undefined) return named
+  if (namespace !== undefined) return key === undefined ? namespace : `${namespace}/${key}`
+  // Whoever reads it must not be able to call it.
+  if (key !== undefined) return webhookKeyId(key)
+  return idAtTheStart.exec(answer)?.[1] ?? null
+}
