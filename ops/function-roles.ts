@@ -1,7 +1,9 @@
+import type { SecretKeys } from '../bus/sealed.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
 import { observe } from './observe.ts'
 import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
+import { secretKeysOf } from './secret-keys.ts'
 
 /** The door to functions. */
 export async function startFunctions({ config, log }: RoleContext): Promise<RunningRole> {
@@ -54,7 +56,7 @@ export async function startFunctionsWorker({ config, log }: RoleContext): Promis
   }
 }
 
-function secretKeys(config: Config): { readonly secretKeys?: readonly string[] } {
-  const keys = config['app.secrets.keys']
+function secretKeys(config: Config): { readonly secretKeys?: SecretKeys } {
+  const keys = secretKeysOf(config)
   return keys === undefined ? {} : { secretKeys: keys }
 }

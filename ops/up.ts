@@ -218,7 +218,8 @@ interface Brought {
 
 /** Secrets have keys from the first start on. */
 function keptKeys({ values }: LoadedConfig, folder: string): Partial<Config> {
-  return values['app.secrets.keys'] === undefined ? { 'app.secrets.keys': keptSecretKeys(folder) } : {}
+  if (values['app.secrets.keys'] !== undefined || values['app.secrets.keys-file'] !== undefined) return {}
+  return { 'app.secrets.keys-file': keptSecretKeys(folder) }
 }
 
 /** The configuration of the roles: what was configured, and our own servers where nothing was. */

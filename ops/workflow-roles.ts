@@ -7,6 +7,7 @@ import { datasource } from './datasource.ts'
 import { OperatorError } from './local/operator-error.ts'
 import { observe } from './observe.ts'
 import type { RoleContext, RunningRole } from './role-options.ts'
+import { secretKeysOf } from './secret-keys.ts'
 
 /** How long the start waits for the tables: another process may be the one that keeps them. */
 const projectionStartMs = 10_000
@@ -17,7 +18,7 @@ export async function startWorkflows({ config, log }: RoleContext): Promise<Runn
   requireAuth(config)
   const connection = platformDatabase(config, 'The workflow engine')
   const bus = await openBus(config, log, 'gateway:workflows', 'all')
-  const keys = config['app.secrets.keys']
+  const keys = secretKeysOf(config)
   const gateway = await startWorkflowGateway({
     bus,
     host: config['server.host'],
@@ -44,9 +45,9 @@ export async function startWorkflows({ config, log }: RoleContext): Promise<Runn
 function requireAuth(config: Config): void {
   const host = config['server.host']
   if (config['app.workflows.auth']) {
-    if (config['app.secrets.keys'] !== undefined) return
+    if (secretKeysOf(config) !== undefined) return
     throw new OperatorError(
-      'app.workflows.auth=true needs app.secrets.keys, which passwords and signing keys are sealed with: set it to <id>:<32 bytes in base64>.',
+      'app.workflows.auth=true needs app.secrets.keys or app.secrets.keys-file, which passwords and signing keys are sealed with: set it to <id>:<32 bytes in base64>.',
     )
   }
   if (config['app.workflows.allow-anonymous'] || ['127.0.0.1', '::1', 'localhost'].includes(host)) return
@@ -70,11 +71,13 @@ function authOptions(config: Config): AuthOptions {
 /** Runs executions; any number of them share the queues. */
 export async function startWorkflowsWorker({ config, log }: RoleContext): Promise<RunningRole> {
   const { startWorkflowWorker } = await import('../workers/workflows/worker.ts')
+  const keys = secretKeysOf(config)
   const bus = await openBus(config, log, 'worker:workflows', 'all')
   const worker = await startWorkflowWorker({
     bus,
     // One policy for all that runs what users write.
     egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
+    ...(keys !== undefined && { secretKeys: keys }),
     onObservation: observe(log),
   })
   return {

@@ -86,6 +86,7 @@ export const configKeys = {
     'Second port of the function runtime; `busbar up` takes 24006 while the first is not set',
   ),
   'gateway.workflows.port': key(port, 8080, 'HTTP port of the workflow engine'),
+  'gateway.provisioning.port': key(port, 24_005, 'HTTP port of the provisioning service'),
   'platform.datasource.url': key(
     text,
     undefined,
@@ -204,6 +205,12 @@ export const configKeys = {
     undefined,
     'Proxies before the workflow engine whose `X-Forwarded-For` tells where a request comes from, separated by commas: addresses or ranges (`10.0.0.0/8`)',
   ),
+  'app.provisioning.ports': key(
+    Type.String({ pattern: '^[1-9][0-9]{3,4}-[1-9][0-9]{3,4}$' }),
+    '26000-26999',
+    'Ports that provisioned database servers may take on the loopback address, `<first>-<last>`',
+  ),
+  'app.provisioning.max-instances': key(count(10_000), 100, 'Database instances that one organization may have'),
   'app.functions.fetch-allow': key(
     list,
     undefined,
