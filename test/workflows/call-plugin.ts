@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Compile } from 'typebox/compile'
 import { Value } from 'typebox/value'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
-import type { TaskRun, TaskServices } from '../../workers/workflows/plugin.ts'
+import type { TaskFailure, TaskRun, TaskServices } from '../../workers/workflows/plugin.ts'
 import { taskFetch } from '../../workers/workflows/task-fetch.ts'
 import { taskNet } from '../../workers/workflows/task-net.ts'
 
@@ -67,4 +67,14 @@ const storedFiles: TaskServices['files'] = {
     if (bytes === undefined) throw new Error(`there is no ${uri}`)
     return bytes
   },
+}
+
+/** What `t.rejects` compares a task's failure with. */
+export function failure(kind: TaskFailure['kind'], message: string | RegExp = /./): Error {
+  return { kind, message } as unknown as Error
+}
+
+/** How many TCP connections this process has. */
+export function openSockets(): number {
+  return process.getActiveResourcesInfo().filter((each) => each === 'TCPSocketWrap').length
 }

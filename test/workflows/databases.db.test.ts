@@ -1,94 +1,180 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { Value } from 'typebox/value'
+import { parse } from 'yaml'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
-import type { TaskRun, TaskServices } from '../../workers/workflows/plugin.ts'
+import { selfSignedCertificate } from '../support/certificate.ts'
+import { testMariadb } from '../support/mariadb.ts'
+import { testRedis } from '../support/redis.ts'
 import { testPostgres } from '../support/servers.ts'
+import { callPlugin, failure, files, openSockets } from './call-plugin.ts'
 
-const files = new Map<string, Uint8Array>()
+const tls = selfSignedCertificate()
+const [postgres, mariadb, redis, secureRedis] = await Promise.all([
+  testPostgres(t),
+  testMariadb(t),
+  testRedis(t, { password: 'secret' }),
+  testRedis(t, { password: 'secret', tls }),
+])
+await callPlugin('db.mysql', { url: mariadb.url, sql: 'create database shop' })
 
-async function call(id: string, properties: Record<string, unknown>, signal = new AbortController().signal) {
-  const plugin = catalogue.find(({ manifest }) => manifest.id === id)!
-  const input = Value.Default(plugin.manifest.inputSchema as never, properties)
-  const folder = await mkdtemp(join(tmpdir(), 'busbar-test-'))
-  const silent = () => undefined
-  const services = {
-    fetch: globalThis.fetch,
-    files: {
-      async put(bytes: Uint8Array) {
-        const uri = `busbar:///files/${files.size}`
-        files.set(uri, bytes)
-        return { uri, sizeBytes: bytes.length }
+const servers = {
+  'db.postgres': { url: postgres.url, ask: { sql: 'select 1' } },
+  'db.mysql': { url: `${mariadb.url}/shop`, ask: { sql: 'select 1' } },
+  'db.redis': { url: redis.url.replace('//', '//:secret@'), ask: { operation: 'get', key: 'k' } },
+} as const
+type Id = keyof typeof servers
+
+const call = (id: Id, properties: Record<string, unknown>, options = {}) =>
+  callPlugin(id, { url: servers[id].url, ...properties }, options)
+
+/** A slow statement, those of it that run, and how they are asked for. */
+const slow: Readonly<Record<Id, { readonly ask: Record<string, unknown>; readonly running: () => Promise<unknown> }>> =
+  {
+    'db.postgres': {
+      ask: { sql: 'select pg_sleep(60)' },
+      running: async () => {
+        const sql =
+          "select count(*)::int as n from pg_stat_activity where state = 'active' and query = 'select pg_sleep(60)'"
+        return (await call('db.postgres', { sql })).rows
       },
-      get: async (uri: string) => files.get(uri)!,
+    },
+    'db.mysql': {
+      ask: { sql: 'select sleep(60)' },
+      running: async () => {
+        const sql =
+          "select cast(count(*) as int) as n from information_schema.processlist where info = 'select sleep(60)'"
+        const [{ n }] = (await call('db.mysql', { sql })).rows as [{ n: unknown }]
+        return [{ n: Number(n) }]
+      },
+    },
+    'db.redis': {
+      ask: { operation: 'command', command: ['BLPOP', 'nothing', 0] },
+      running: async () => {
+        const { value } = await call('db.redis', { operation: 'command', command: ['INFO', 'clients'] })
+        return [{ n: Number(/blocked_clients:(\d+)/.exec(String(value))![1]) }]
+      },
     },
   }
-  const given: TaskRun<unknown> = {
-    input,
-    signal,
-    log: { debug: silent, info: silent, warn: silent, error: silent },
-    idempotencyKey: 'e1/call',
-    scratch: async () => folder,
-    services: services as unknown as TaskServices,
-    task: { executionId: 'e1', flowId: 'f', namespace: 'n', run: 'call', attempt: 1 },
-  }
-  try {
-    return (await plugin.run(given)) as Record<string, unknown>
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+
+for (const id of Object.keys(servers) as Id[]) {
+  t.test(id, async (t) => {
+    t.test('what runs when the task is cancelled is ended on the server, and no connection stays', async (t) => {
+      const { ask, running } = slow[id]
+      const before = openSockets()
+      const controller = new AbortController()
+      const cancelled = call(id, ask, { signal: controller.signal }).catch((error: Error) => error)
+      while (JSON.stringify(await running()) !== '[{"n":1}]') await delay(5)
+      controller.abort(new Error('cancelled'))
+      t.match(await cancelled, { message: 'cancelled' })
+      while (JSON.stringify(await running()) !== '[{"n":0}]') await delay(5)
+      while (openSockets() > before) await delay(5)
+    })
+    t.test('too long is a time-out', async (t) => {
+      await t.rejects(call(id, { ...slow[id].ask, timeoutMs: 100 }), failure('timeout'))
+      while (JSON.stringify(await slow[id].running()) !== '[{"n":0}]') await delay(5)
+    })
+    t.test('a wrong password is refused, and not told', async (t) => {
+      const refused = await call(id, { ...servers[id].ask, password: 'hidden-word' }).catch((error) => error)
+      t.match(refused, { name: 'TaskFailure', kind: 'refused' })
+      t.notMatch(JSON.stringify([refused.message, refused.cause?.message]), /hidden-word/)
+    })
+    t.test('a URL of something else is refused, and not told', async (t) => {
+      const refused = await call(id, { ...servers[id].ask, url: 'ftp://a:hidden-word@b' }).catch((error) => error)
+      t.match(refused, { kind: 'refused', message: /properties\.url is no address/ })
+      t.notMatch(refused.message, /hidden-word/)
+    })
+    t.test('a server that tasks may not connect to is refused', async (t) => {
+      const options = { allow: [] }
+      const told = '"127.0.0.1" may not be connected to from here'
+      await t.rejects(call(id, servers[id].ask, options), failure('refused', told))
+      const url = servers[id].url.replace(/127\.0\.0\.1:\d+/, '169.254.169.254:80')
+      await t.rejects(call(id, { ...servers[id].ask, url }), failure('refused', /169\.254\.169\.254/))
+    })
+    t.test('a certificate has to be right, where one is spoken of', async (t) => {
+      if (id === 'db.redis') {
+        const url = secureRedis.url.replace('//', '//:secret@')
+        await t.rejects(call(id, { ...servers[id].ask, url }), failure('refused', /TLS is not possible/))
+        await call(id, { ...servers[id].ask, url, tls: { ca: tls.certificate } })
+      } else await t.rejects(call(id, { ...servers[id].ask, tls: {} }), failure('refused', /SSL|secure/))
+    })
+    t.test('a wrong property is refused', async (t) => {
+      await t.rejects(call(id, { ...servers[id].ask, nonsense: 1 }), { message: /properties/ })
+      await t.rejects(call(id, { ...servers[id].ask, timeoutMs: 'soon' }), { message: /properties\.timeoutMs/ })
+    })
+    t.test('its example runs', async (t) => {
+      const { manifest } = catalogue.find((each) => each.manifest.id === id)!
+      const [task] = parse(manifest.example).tasks
+      const { url, password } = new URL(servers[id].url) as URL & { url?: string }
+      const mine = { ...task.properties, url: servers[id].url, ...(task.properties.password && { password }) }
+      t.equal(url, undefined)
+      t.type(await call(id, mine), 'object')
+    })
+  })
 }
 
-t.test('PostgreSQL', async (t) => {
-  const { url, kill } = await testPostgres(t)
-  await call('db.postgres', { url, sql: 'create table item (id int primary key, price numeric, at timestamptz)' })
+for (const id of ['db.postgres', 'db.mysql'] as const) {
+  const place = id === 'db.postgres' ? '$1' : '?'
+  t.test(`${id}: SQL`, async (t) => {
+    await call(id, { sql: 'create table thing (id int primary key, price numeric(30, 10))' })
+    const insert = `insert into thing (id, price) values (${id === 'db.postgres' ? '$1, $2' : '?, ?'})`
 
-  t.test('a statement with parameters', async (t) => {
-    const sql = 'insert into item values ($1, $2, $3) returning *'
-    const given = await call('db.postgres', {
-      url,
-      sql,
-      parameters: [1, '1234567890.123456789', '2027-01-01T00:00:00Z'],
+    t.test('a statement with parameters gives numbers with all their digits', async (t) => {
+      await call(id, { sql: insert, parameters: [1, '12345678901234567890.0123456789'] })
+      const sql = `select price, cast(9223372036854775807 as ${id === 'db.postgres' ? 'bigint' : 'signed'}) as big from thing where id = ${place}`
+      const given = await call(id, { sql, parameters: [1] })
+      t.match(given, { rows: [{ price: '12345678901234567890.0123456789', big: '9223372036854775807' }], rowCount: 1 })
     })
-    t.same(given, {
-      rows: [{ id: 1, price: '1234567890.123456789', at: '2027-01-01 00:00:00+00' }],
-      rowCount: 1,
-      results: [{ rows: given.rows, rowCount: 1 }],
+    t.test('what looks like SQL in a parameter is a text', async (t) => {
+      const text = "x' or '1'='1\\' --"
+      const { rows } = await call(id, {
+        sql: id === 'db.postgres' ? 'select $1::text as t' : 'select ? as t',
+        parameters: [text],
+      })
+      t.same(rows, [{ t: text }])
+    })
+    t.test('several are all or none, and so is a batch', async (t) => {
+      const statements = [
+        { sql: insert, parameters: [2, 1] },
+        { sql: insert, parameters: [1, 1] },
+      ]
+      await t.rejects(call(id, { statements }), failure('refused', /23505|23000/))
+      await t.rejects(call(id, { sql: insert, batch: [[3, 1], [1, 1]] }), failure('refused', /23505|23000/)) // biome-ignore format: pairs
+      t.match(await call(id, { sql: 'select id from thing' }), { rowCount: 1 })
+      const { results } = await call(id, { sql: insert, batch: [[4, 1], [5, null]] }) // biome-ignore format: pairs
+      t.match(results, [{ rowCount: 1 }, { rowCount: 1 }])
+      t.match(await call(id, { sql: 'delete from thing where id > 1' }), { rowCount: 2 })
+    })
+    t.test('no more rows or bytes than allowed', async (t) => {
+      const sql = id === 'db.postgres' ? 'select * from generate_series(1, 100000)' : 'select seq from seq_1_to_100000'
+      await t.rejects(call(id, { sql, maxRows: 10 }), failure('refused', /more than 10 rows/))
+      await t.rejects(call(id, { sql, maxRows: 100_000, maxBytes: 1_000 }), failure('refused', /more than 1000 bytes/))
+    })
+    t.test('rows into a file', async (t) => {
+      const given = await call(id, { sql: 'select id from thing', into: 'file' })
+      t.match(given, { rows: [], rowCount: 1, rowsUri: /^busbar:/ })
+      t.equal(Buffer.from(files.get(given.rowsUri as string)!).toString(), '{"id":1}\n')
+    })
+    t.test('a wrong statement is refused, none as well', async (t) => {
+      await t.rejects(call(id, { sql: 'nonsense' }), failure('refused', /nonsense/))
+      await t.rejects(call(id, {}), failure('refused', /properties\.sql is needed/))
     })
   })
-  t.test('several are all or none', async (t) => {
-    const statements = [{ sql: 'insert into item values (2)' }, { sql: 'insert into item values (1)' }]
-    await t.rejects(call('db.postgres', { url, statements }), { message: /23505/ })
-    t.match(await call('db.postgres', { url, sql: 'select id from item' }), { rows: [{ id: 1 }], rowCount: 1 })
-  })
-  t.test('no more rows than allowed', async (t) => {
-    const sql = 'select * from generate_series(1, 11)'
-    await t.rejects(call('db.postgres', { url, sql, maxRows: 10 }), { message: /more than 10 rows/ })
-  })
-  t.test('a statement that takes too long is a time-out', async (t) => {
-    await t.rejects(call('db.postgres', { url, sql: 'select pg_sleep(60)', timeoutMs: 50 }), {
-      message: /57014/,
-    })
-  })
-  t.test('a cancelled one is ended on the server', async (t) => {
-    const controller = new AbortController()
-    const running = call('db.postgres', { url, sql: "select pg_sleep(60), 'cancel me'" }, controller.signal)
-    setTimeout(() => controller.abort(new Error('cancelled')), 200)
-    await t.rejects(running, { message: 'cancelled' })
-  })
-  t.test('a server that is away can be tried again later', async (t) => {
-    await kill()
-    await t.rejects(call('db.postgres', { url, sql: 'select 1' }), { message: /ECONNREFUSED/ })
-  })
+}
+
+t.test('db.mysql: types', async (t) => {
+  const sql = `select cast('2027-01-01 10:11:12.123456' as datetime(6)) as at, x'00ff' as bytes, 1.5e0 as f, cast(? as signed) as n,
+    json_value(?, '$.a[1]') as j, null as nothing`
+  const { rows } = await call('db.mysql', { sql, parameters: [true, { a: [1, 'two'] }] })
+  t.same(rows, [{ at: '2027-01-01 10:11:12.123456', bytes: 'AP8=', f: 1.5, n: '1', j: 'two', nothing: null }])
+  await call('db.mysql', { sql: 'create table counted (id int primary key auto_increment, a int)' })
+  t.match(await call('db.mysql', { sql: 'insert into counted (a) values (1), (1)' }), { results: [{ insertId: '1' }] })
+  t.match(await call('db.mysql', { sql: 'update counted set a = 1' }), { rowCount: 0 }, 'rows that have changed')
+  t.match(await call('db.mysql', { sql: 'select id from counted limit ?', parameters: [1] }), { rowCount: 1 })
 })
 
-t.test('SQLite', async (t) => {
+t.test('db.sqlite', async (t) => {
   t.test('statements on a database that begins empty, kept as a file for the next task', async (t) => {
-    const made = await call('db.sqlite', {
+    const made = await callPlugin('db.sqlite', {
       statements: [
         { sql: 'create table t (id integer, big integer, bytes blob)' },
         { sql: 'insert into t values (?, ?, ?)', parameters: [1, 2, 'x'] },
@@ -97,72 +183,103 @@ t.test('SQLite', async (t) => {
       keep: true,
     })
     t.match(made, { rows: [{ id: 1, big: '9007199254740993', bytes: 'AP8=' }], rowCount: 1 })
-    const asked = await call('db.sqlite', { file: made.uri, sql: 'select count(*) as n from t' })
+    const asked = await callPlugin('db.sqlite', { file: made.uri, sql: 'select count(*) as n from t' })
     t.match(asked, { rows: [{ n: 1 }], uri: null })
   })
-  t.test('all or none', async (t) => {
-    await t.rejects(call('db.sqlite', { statements: [{ sql: 'create table a (b)' }, { sql: 'nonsense' }] }), {
-      message: /SQLite refused it: near "nonsense"/,
-    })
+  t.test('all or none, within bounds', async (t) => {
+    const statements = [{ sql: 'create table a (b)' }, { sql: 'nonsense' }]
+    await t.rejects(callPlugin('db.sqlite', { statements }), failure('refused', /SQLite refused it: near "nonsense"/))
+    const sql = 'with recursive r(n) as (select 1 union all select n + 1 from r) select n from r'
+    await t.rejects(callPlugin('db.sqlite', { sql, maxRows: 9 }), failure('refused', /more than 9 rows/))
+    await t.rejects(callPlugin('db.sqlite', { sql, maxBytes: 99 }), failure('refused', /more than 99 bytes/))
   })
   t.test('other files are out of reach', async (t) => {
-    await t.rejects(call('db.sqlite', { sql: "attach '/etc/passwd' as p" }), { message: /cannot be attached/ })
+    await t.rejects(callPlugin('db.sqlite', { sql: "attach '/etc/passwd' as p" }), { message: /cannot be attached/ })
   })
   t.test('a statement that never ends is ended', async (t) => {
     const sql = 'with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r'
-    await t.rejects(call('db.sqlite', { sql, timeoutMs: 300 }), { message: /57014|Not done after/ })
+    await t.rejects(callPlugin('db.sqlite', { sql, timeoutMs: 300 }), failure('timeout'))
     const controller = new AbortController()
     setTimeout(() => controller.abort(new Error('cancelled')), 300)
-    await t.rejects(call('db.sqlite', { sql }, controller.signal), { message: 'cancelled' })
+    await t.rejects(callPlugin('db.sqlite', { sql }, { signal: controller.signal }), { message: 'cancelled' })
   })
 })
 
-t.test('messages', async (t) => {
-  let seen: { url: string; headers: Record<string, unknown>; body: unknown } | null = null
-  let answer: unknown = 'ok'
-  const server = createServer(async (request, response) => {
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk as Buffer)
-    seen = { url: request.url!, headers: request.headers, body: JSON.parse(Buffer.concat(chunks).toString('utf8')) }
-    response.end(JSON.stringify(answer))
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const here = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  for (const [id, properties, url, body] of [
-    ['slack.message', { webhookUrl: `${here}/hook`, text: 'x' }, '/hook', { text: 'x' }],
+t.test('db.redis: operations, in order', async (t) => {
+  const members = [{ member: 'a', score: 1 }, { member: 'b', score: 2.5 }] // biome-ignore format: pairs
+  const steps: readonly (readonly [Record<string, unknown>, unknown])[] = [
+    [{ operation: 'get', key: 's' }, null],
+    [{ operation: 'set', key: 's', value: { a: 'ü' }, ttlMs: 60_000 }, true],
+    [{ operation: 'set', key: 's', value: 'x', onlyIf: 'absent' }, false],
+    [{ operation: 'get', key: 's' }, '{"a":"ü"}'],
+    [{ operation: 'expire', key: 's', ttlMs: 1_000_000 }, true],
+    [{ operation: 'expire', key: 'none', ttlMs: 1 }, false],
+    [{ operation: 'timeToLive', key: 'none' }, -2],
+    [{ operation: 'increment', key: 'n', by: 5, ttlMs: 60_000 }, 5],
+    [{ operation: 'increment', key: 'n' }, 6],
+    [{ operation: 'increment', key: 'n', by: -0.5 }, 5.5],
+    [{ operation: 'exists', keys: ['n', 's', 'none'] }, 2],
+    [{ operation: 'delete', keys: ['n', 's', 'none'] }, 2],
+    [{ operation: 'hashSet', key: 'h', fields: { a: 1, b: [true] } }, 2],
+    [{ operation: 'hashSet', key: 'h', field: 'c', value: 'x' }, 1],
+    [{ operation: 'hashGet', key: 'h', field: 'b' }, '[true]'],
+    [{ operation: 'hashIncrement', key: 'h', field: 'a', by: 2 }, 3],
+    [{ operation: 'hashDelete', key: 'h', field: 'c' }, 1],
     [
-      'slack.message',
-      { token: 't', channel: 'C', text: 'x', apiUrl: here },
-      '/chat.postMessage',
-      { channel: 'C', text: 'x' },
+      { operation: 'hashGetAll', key: 'h' },
+      { a: '3', b: '[true]' },
     ],
-    ['discord.message', { webhookUrl: `${here}/hook`, content: 'x' }, '/hook?wait=true', { content: 'x' }],
-    [
-      'telegram.message',
-      { token: 't', chatId: 5, text: 'x', apiUrl: here },
-      '/bott/sendMessage',
-      { chat_id: 5, text: 'x', disable_notification: false },
-    ],
-  ] as const) {
-    t.test(`${id} to ${url}`, async (t) => {
-      await call(id, properties)
-      t.equal(seen!.url, url)
-      t.same(seen!.body, body)
-    })
+    [{ operation: 'push', key: 'l', values: ['b', 'c'] }, 2],
+    [{ operation: 'push', key: 'l', value: 'a', side: 'left' }, 3],
+    [{ operation: 'range', key: 'l' }, ['a', 'b', 'c']],
+    [{ operation: 'pop', key: 'l' }, 'c'],
+    [{ operation: 'setAdd', key: 'm', values: ['a', 1] }, 2],
+    [{ operation: 'setHas', key: 'm', value: 1 }, true],
+    [{ operation: 'setRemove', key: 'm', value: 1 }, 1],
+    [{ operation: 'setMembers', key: 'm' }, ['a']],
+    [{ operation: 'sortedAdd', key: 'z', members }, 2],
+    [{ operation: 'sortedRange', key: 'z', descending: true }, [{ member: 'b', score: 2.5 }, { member: 'a', score: 1 }]], // biome-ignore format: pairs
+    [{ operation: 'sortedRemove', key: 'z', values: ['a'] }, 1],
+    [{ operation: 'publish', channel: 'c', value: 'x' }, 0],
+    [{ operation: 'command', command: ['STRLEN', 's'] }, 0],
+    [{ operation: 'scan', match: 'z*' }, ['z']],
+  ]
+  for (const [properties, value] of steps) {
+    t.same(await call('db.redis', properties), { value }, JSON.stringify(properties))
   }
-  t.test('teams.message sends an adaptive card', async (t) => {
-    await call('teams.message', { webhookUrl: here, text: 'x' })
-    t.match(seen!.body, {
-      type: 'message',
-      attachments: [{ content: { type: 'AdaptiveCard', body: [{ text: 'x' }] } }],
-    })
+  const nine = await call('db.redis', {
+    operation: 'command',
+    command: ['SET', 'in-another', 1],
+    url: `${servers['db.redis'].url}/9`,
   })
-  t.test('graphql.query gives the data, and fails on errors unless told not to', async (t) => {
-    answer = { data: { a: 1 }, errors: [{ message: 'no b' }] }
-    const asked = { url: here, query: '{ a b }', variables: { x: 1 } }
-    await t.rejects(call('graphql.query', asked), { message: /answered with errors: no b/ })
-    t.same(seen!.body, { query: '{ a b }', variables: { x: 1 } })
-    t.same(await call('graphql.query', { ...asked, failOnErrors: false }), answer)
-  })
+  t.same([nine.value, (await call('db.redis', { operation: 'get', key: 'in-another' })).value], ['OK', null])
+})
+
+t.test('db.redis: what it refuses', async (t) => {
+  for (const command of ['flushall', 'CONFIG', 'Shutdown', 'monitor', 'SUBSCRIBE', 'eval', 'DEBUG'])
+    await t.rejects(
+      call('db.redis', { operation: 'command', command: [command] }),
+      failure('refused', /is not for tasks/),
+    )
+  await t.rejects(
+    call('db.redis', { operation: 'get' }),
+    failure('refused', /properties\.key is needed for the operation get/),
+  )
+  await t.rejects(call('db.redis', { operation: 'push', key: 'h', value: 1 }), failure('refused', /WRONGTYPE/))
+  await t.rejects(call('db.redis', { operation: 'increment', key: 'h', ttlMs: 1 }), failure('refused', /WRONGTYPE/))
+  await t.rejects(
+    call('db.redis', { operation: 'hashGetAll', key: 'h', maxBytes: 3 }),
+    failure('refused', /larger than 3 bytes/),
+  )
+})
+
+t.test('a server that goes away while it is asked, or is away, can be tried again', async (t) => {
+  const server = { 'db.postgres': postgres, 'db.mysql': mariadb, 'db.redis': redis }
+  for (const id of Object.keys(servers) as Id[]) {
+    const asked = call(id, slow[id].ask).catch((error: Error) => error)
+    while (JSON.stringify(await slow[id].running()) !== '[{"n":1}]') await delay(5)
+    await server[id].kill('SIGKILL')
+    t.match(await asked, { kind: 'unavailable' }, `${id} goes away`)
+    await t.rejects(call(id, servers[id].ask), failure('unavailable', /ECONNREFUSED/), `${id} is away`)
+  }
 })

@@ -77,10 +77,13 @@ async function openSession(given: Given, signal = given.signal): Promise<Connect
     bigNumberStrings: true,
     dateStrings: true,
   })
-  // Statements reject by themselves.
+  // Whoever waits listens too.
   connection.on('error', () => undefined)
   try {
-    await new Promise<void>((resolve, reject) => connection.connect((error) => (error ? reject(error) : resolve())))
+    await new Promise<void>((resolve, reject) => {
+      connection.once('error', reject)
+      connection.connect((error) => (error ? reject(error) : resolve()))
+    })
     return connection
   } catch (error) {
     connection.destroy()
@@ -89,9 +92,9 @@ async function openSession(given: Given, signal = given.signal): Promise<Connect
   }
 }
 
-async function runAll(session: Connection, statements: readonly SqlStatement[], { input }: Given) {
+async function runAll(session: Connection, statements: readonly SqlStatement[], { input, signal }: Given) {
   const budget = new RowBudget(input)
-  const run = (statement: SqlStatement) => runOne(session, statement, budget, input.timeoutMs)
+  const run = (statement: SqlStatement) => runOne(session, statement, { budget, signal, timeoutMs: input.timeoutMs })
   const results: Awaited<ReturnType<typeof runOne>>[] = []
   if (statements.length > 1) await run({ sql: 'start transaction', parameters: [] })
   for (const statement of statements) results.push(await run(statement))
@@ -110,7 +113,13 @@ function parameterOf(value: unknown): unknown {
   return value !== null && typeof value === 'object' ? JSON.stringify(value) : value
 }
 
-async function runOne(session: Connection, statement: SqlStatement, budget: RowBudget, timeoutMs: number) {
+interface Bounds {
+  readonly budget: RowBudget
+  readonly signal: AbortSignal
+  readonly timeoutMs: number
+}
+
+async function runOne(session: Connection, statement: SqlStatement, { budget, signal, timeoutMs }: Bounds) {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const rows: unknown[] = []
   const told = { changed: 0, insertId: null as string | null }
@@ -138,10 +147,16 @@ async function runOne(session: Connection, statement: SqlStatement, budget: RowB
   command.on('end', resolve)
   const late = () => reject(new TaskFailure('timeout', `The statement is not done after ${timeoutMs} ms`))
   const timer = setTimeout(late, timeoutMs)
+  const stop = () => reject(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
+  // A statement without a callback is not told that its connection is gone.
+  session.on('error', reject)
   try {
     await promise
   } finally {
     clearTimeout(timer)
+    session.off('error', reject)
+    signal.removeEventListener('abort', stop)
   }
   return { rows, rowCount: inRows || rows.length > 0 ? rows.length : told.changed, insertId: told.insertId }
 }

@@ -23,7 +23,7 @@ interface RedisInput {
 export interface RedisOperation {
   readonly title: string
   readonly needs: readonly string[]
-  /** More than one run as a transaction, and the first one answers. */
+  /** More than one run as a transaction, and the last one answers. */
   readonly commands: (input: RedisInput) => readonly (readonly string[])[]
   /** Makes the output of the answer; absent: as it is. */
   readonly value?: (reply: unknown, input: RedisInput) => unknown
@@ -68,13 +68,12 @@ const toRecord = (reply: unknown): Record<string, unknown> => {
   return Object.fromEntries(Array.from({ length: flat.length / 2 }, (_, at) => [flat[at * 2], flat[at * 2 + 1]]))
 }
 
-/** Increments by whole numbers and by others are two commands. */
-const increment = (whole: string, other: string, rest: (input: RedisInput) => string[]) => (input: RedisInput) => {
-  const isWhole = Number.isSafeInteger(input.by)
-  const command = [isWhole ? whole : other, ...rest(input), String(input.by)]
-  // Only a key that has no life yet: the counter of a window ends with it.
-  return input.ttlMs === undefined ? [command] : [command, ['PEXPIRE', input.key!, String(input.ttlMs), 'NX']]
-}
+/** Whole numbers and others are added by two commands. */
+const adding = (whole: string, other: string, place: readonly string[], by: number): string[] => [
+  Number.isSafeInteger(by) ? whole : other,
+  ...place,
+  String(by),
+]
 
 export const redisOperations = {
   get: { title: 'The text of a key', needs: ['key'], commands: one('GET', key) },
@@ -104,9 +103,13 @@ export const redisOperations = {
     commands: one('PTTL', key),
   },
   increment: {
-    title: 'Adds to a number; gives the sum',
+    title: 'Adds to a number, which lives for `ttlMs` when it is new; gives the sum',
     needs: ['key'],
-    commands: increment('INCRBY', 'INCRBYFLOAT', (input) => [key(input)]),
+    commands(input) {
+      const add = adding('INCRBY', 'INCRBYFLOAT', [key(input)], input.by)
+      // Only a new counter gets a life: that of a window ends with it.
+      return input.ttlMs === undefined ? [add] : [['SET', key(input), '0', 'PX', String(input.ttlMs), 'NX'], add]
+    },
     value: toNumber,
   },
   scan: { title: 'Keys that fit a pattern', needs: [], commands: () => [] },
@@ -125,7 +128,7 @@ export const redisOperations = {
   hashIncrement: {
     title: 'Adds to a field of a hash; gives the sum',
     needs: ['key', 'field'],
-    commands: increment('HINCRBY', 'HINCRBYFLOAT', (input) => [key(input), field(input)]),
+    commands: (input) => [adding('HINCRBY', 'HINCRBYFLOAT', [key(input), field(input)], input.by)],
     value: toNumber,
   },
   push: {

@@ -114,7 +114,7 @@ export const redis = definePlugin({
   description:
     'Keys, counters, hashes, lists, sets, sorted sets and messages of a Redis or Valkey, and any other command but those ' +
     'that administer the server or never end.',
-  needs: 'A Redis 7 or newer, or a Valkey; `increment` with `ttlMs` is all that 6 lacks',
+  needs: 'A Redis 6.2 or newer, or a Valkey',
   input: Input,
   output: Type.Object({
     value: Type.Unknown({ description: 'The answer: null for a key that is not there', examples: ['three apples'] }),
@@ -209,7 +209,7 @@ async function all(client: RedisClientType, commands: readonly (readonly string[
   const done = replies.at(-1) as unknown as unknown[]
   const failed = done.find((each) => each instanceof Error)
   if (failed !== undefined) throw failed
-  return done[0]
+  return done.at(-1)
 }
 
 async function scan(client: RedisClientType, { match, limit }: Given['input']): Promise<string[]> {
