@@ -10,6 +10,7 @@ import { dataFolder, readSettings, splitArguments } from './settings.ts'
 import { shownConfig } from './show-config.ts'
 import { runTests } from './test.ts'
 import { up } from './up.ts'
+import { auditCommands, userCommands } from './users-commands.ts'
 import { verify } from './verify.ts'
 
 const { keys, file, rest } = splitArguments(process.argv.slice(2))
@@ -117,6 +118,9 @@ examples(
     'busbar events tail --json | jq .data',
   ],
 )
+
+userCommands(program, settings)
+auditCommands(program, settings)
 
 const dev = program.command('dev').description('for work on Busbar itself')
 examples(

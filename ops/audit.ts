@@ -1,0 +1,32 @@
+import { type ChainReport, verifyAudit } from '../gateways/workflows/audit-verify.ts'
+import type { Config } from '../schemas/config.ts'
+import type { AuditHead } from '../schemas/workflows/audit.ts'
+import { openBus } from './bus.ts'
+import { OperatorError } from './local/operator-error.ts'
+import { createLog } from './log.ts'
+
+/** @param noted `<number>:<hash>` of an entry, as an earlier run has shown it @throws {OperatorError} */
+export async function verifyAuditLog(config: Config, noted: string | undefined): Promise<ChainReport> {
+  const expected = noted === undefined ? null : headOf(noted)
+  const bus = await openBus(config, createLog('error'), 'audit', 'all')
+  try {
+    return await verifyAudit(bus, expected)
+  } finally {
+    await bus.close()
+  }
+}
+
+function headOf(noted: string): AuditHead {
+  const [, number, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(noted) ?? []
+  if (number !== undefined && hash !== undefined) return { number: Number(number), hash }
+  throw new OperatorError('--head must be <number>:<hash>, as `busbar audit verify` shows it.')
+}
+
+/** What was found, in a line or two. */
+export function shownReport({ first, entries, messages, head, broken }: ChainReport): string {
+  if (broken !== null) {
+    return `The audit log is broken at message ${broken.sequence} of EVT_AUDIT: ${broken.reason}. Whole until entry ${head.number}.\n`
+  }
+  if (entries === 0) return 'The audit log is empty.\n'
+  return `The audit log is whole: ${entries} entries from ${first} to ${head.number}, in ${messages} messages.\nHead ${head.number}:${head.hash}\n`
+}
