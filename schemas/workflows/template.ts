@@ -23,7 +23,7 @@ const wholeOutput = /^\s*\{\{-?([\s\S]*?)-?\}\}\s*$/
 /** Where credentials lie in the scope: no template can be written that reads it but through `${NAME}`. */
 const credentialsName = 'busbarCredentials'
 
-const liquid = new Liquid({
+const limits = {
   cache: 1_000,
   ownPropertyOnly: true,
   strictFilters: true,
@@ -34,9 +34,14 @@ const liquid = new Liquid({
   memoryLimit: maxOutputBytes,
   // Nothing is read from the disk of the platform.
   templates: {},
-})
-liquid.registerFilter('to_json', (value: unknown) => JSON.stringify(value))
-liquid.registerFilter('from_json', (text: unknown) => JSON.parse(String(text)))
+}
+const liquid = withFilters(new Liquid(limits))
+
+function withFilters(engine: Liquid): Liquid {
+  engine.registerFilter('to_json', (value: unknown) => JSON.stringify(value))
+  engine.registerFilter('from_json', (text: unknown) => JSON.parse(String(text)))
+  return engine
+}
 
 /** Something whose members are looked up when a template names them. */
 export class Lookup extends Drop {
@@ -106,6 +111,27 @@ export async function renderValue(
     return [key, await renderValue(each, scope, credentials)] as const
   })
   return Object.fromEntries(await Promise.all(entries))
+}
+
+/**
+ * Renders a template with data of its own: it names no credential and nothing of the execution, and always gives a text.
+ *
+ * @param strict whether a name that is not there is a mistake
+ * @param escaping what becomes of values, unless they say `| raw`
+ * @throws {TemplateMistake}
+ */
+export async function renderData(
+  text: string,
+  data: Readonly<Record<string, unknown>>,
+  { strict, escaping }: { readonly strict: boolean; readonly escaping: 'none' | 'html' },
+): Promise<string> {
+  const output = escaping === 'html' ? { outputEscape: 'escape' as const } : {}
+  try {
+    const engine = withFilters(new Liquid({ ...limits, ...output, strictVariables: strict }))
+    return String(await engine.parseAndRender(text, data))
+  } catch (error) {
+    throw new TemplateMistake(reason(error), { cause: error })
+  }
 }
 
 /** Whether a rendered condition holds: all but nothing, `false`, `0`, `null` and the empty text. */
