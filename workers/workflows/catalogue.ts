@@ -13,7 +13,9 @@ import { choose } from './plugins/core/if.ts'
 import { kv } from './plugins/core/kv.ts'
 import { log } from './plugins/core/log.ts'
 import { parallel } from './plugins/core/parallel.ts'
+import { python } from './plugins/core/python.ts'
 import { set } from './plugins/core/set.ts'
+import { shell } from './plugins/core/shell.ts'
 import { subflow } from './plugins/core/subflow.ts'
 import { choice } from './plugins/core/switch.ts'
 import { wait } from './plugins/core/wait.ts'
@@ -58,6 +60,8 @@ import { zendesk } from './plugins/saas/zendesk.ts'
 export const catalogue: readonly Plugin[] = [
   // Core
   http,
+  shell,
+  python,
   choose,
   choice,
   foreach,

@@ -122,6 +122,8 @@ export interface TaskServices {
   /** The key-value store of the flow's namespace, or of another one. */
   readonly kv: TaskKv
   readonly files: TaskFiles
+  /** Whether scripts may run on this worker. */
+  readonly scripts: boolean
   /** Stores a JSON value where it belongs: with the event while it is small, else in the object store. */
   readonly value: (json: unknown) => Promise<Value>
 }

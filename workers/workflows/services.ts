@@ -16,10 +16,11 @@ export function taskServices(
   bus: Bus,
   egress: EgressSettings,
   keys: KeyRing | null,
+  scripts: boolean,
 ): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
   const kv = taskKv(bus)
   return {
-    services: { fetch: taskFetch(egress), net: taskNet(egress), kv, files: taskFiles(bus) },
+    services: { fetch: taskFetch(egress), net: taskNet(egress), kv, files: taskFiles(bus), scripts },
     credential: openCredential(bus, keys),
     kv: async (namespace, key) => (await kv.get(namespace, key))?.value ?? null,
   }

@@ -60,6 +60,7 @@ export function trialServices(): TaskServices {
     net: taskNet(egress),
     kv: trialKv(),
     files: trialFiles(),
+    scripts: true,
     value: async (json) => ({ json }),
   }
 }

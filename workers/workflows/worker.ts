@@ -12,6 +12,8 @@ export interface WorkflowWorkerOptions {
   readonly egress: EgressSettings
   /** What credentials are opened with; absent: tasks that ask for one fail. */
   readonly secretKeys?: SecretKeys
+  /** Whether shell and Python scripts may run here. Default: they may not. */
+  readonly scripts?: boolean
   readonly onObservation: (observation: EngineObservation) => void
 }
 
@@ -20,13 +22,14 @@ export async function startWorkflowWorker({
   bus,
   egress,
   secretKeys,
+  scripts = false,
   onObservation,
 }: WorkflowWorkerOptions): Promise<WorkflowEngine> {
   await publishManifests(bus, catalogue)
   return await startWorkflowEngine({
     bus,
     plugins: new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin])),
-    ...taskServices(bus, egress, keyRing(secretKeys)),
+    ...taskServices(bus, egress, keyRing(secretKeys), scripts),
     onObservation,
   })
 }

@@ -1,0 +1,137 @@
+import { chmod, chown } from 'node:fs/promises'
+import { join } from 'node:path'
+import { TaskFailure, type TaskRun } from '../../plugin.ts'
+import { findProgram, scriptAccount, scriptPath } from './script-account.ts'
+import { cageOf } from './script-cage.ts'
+import { contentOf, giveFile, takeFiles, takeText } from './script-files.ts'
+import { runProcess, type ScriptEnd } from './script-process.ts'
+import type { ScriptInput } from './script-properties.ts'
+
+export interface ScriptLanguage {
+  /** How a failure names it. */
+  readonly name: string
+  /** Name of the script's file. */
+  readonly file: string
+  /** Of the program that runs it; null when this account may run none. */
+  readonly program: (account: number | null) => string | null
+  /** What comes between the program and the script. */
+  readonly flags: (folder: string, memoryMb: number) => readonly string[]
+  readonly memoryOf: 'addresses' | 'data'
+  /** What it takes to begin with. */
+  readonly baseMemoryMb: number
+}
+
+/** A language whose program is looked for on the path of scripts. */
+export function languageOf(name: string, file: string, flags: readonly string[] = []): ScriptLanguage {
+  return {
+    name,
+    file,
+    program: (account) => findProgram(name, account),
+    flags: () => flags,
+    memoryOf: 'addresses',
+    baseMemoryMb: 0,
+  }
+}
+
+const outputName = '.busbar-output.json'
+const environmentName = '.busbar-environment'
+const maxOutputLength = 10 * 1024 * 1024
+const tryAgain = 75
+const maxTold = 500
+
+/**
+ * Runs a script in its folder as a user of its own, within its limits, and takes what it has left.
+ * @throws {TaskFailure} `refused` where scripts may not run or its language is not there, and for its failure
+ */
+export async function runScript(task: TaskRun<ScriptInput>, language: ScriptLanguage) {
+  const { input, services, signal, log } = task
+  if (!services.scripts) {
+    throw new TaskFailure('refused', 'Scripts are not allowed on this worker: app.workflows.scripts=true allows them')
+  }
+  const account = scriptAccount()
+  const program = language.program(account)
+  if (program === null) {
+    throw new TaskFailure(
+      'refused',
+      `There is no ${language.name} for scripts on this worker: not in ${scriptPath.join(', ')}`,
+    )
+  }
+  const folder = await task.scratch()
+  await layOut(task, folder, language.file, account)
+  const environment = await giveFile(folder, environmentName, environmentText(task, folder), account)
+  const { network, cpuSeconds, memoryMb, processes, fileMb } = input
+  const limits = { cpuSeconds, memoryMb: memoryMb + language.baseMemoryMb, processes, fileMb }
+  const cage = await cageOf({ account, limits, memoryOf: language.memoryOf, network, environment })
+  const command = [program, ...language.flags(folder, memoryMb), join(folder, language.file), ...input.args]
+  const ended = await runProcess({ cage, account, command, folder, stdin: input.stdin, signal, log })
+  if (!input.exitCodes.includes(ended.exitCode)) throw failureOf(ended, input)
+  const outputs = outputsOf(await takeText(folder, outputName, account), ended.stdout)
+  const files = await takeFiles(folder, input.outputFiles, { files: services.files, account })
+  return { ...ended, outputs, files }
+}
+
+async function layOut(
+  { input, services }: TaskRun<ScriptInput>,
+  folder: string,
+  file: string,
+  account: number | null,
+): Promise<void> {
+  await chmod(folder, 0o700)
+  if (account !== null) await chown(folder, account, account)
+  await giveFile(folder, file, input.script, account)
+  for (const [name, given] of Object.entries(input.files)) {
+    await giveFile(folder, name, await contentOf(given, services.files), account).catch((cause: unknown) => {
+      if ((cause as { code?: unknown }).code !== 'EEXIST') throw cause
+      throw new TaskFailure('refused', `properties.files: ${name} is there already`, cause)
+    })
+  }
+}
+
+function environmentText({ input, idempotencyKey }: TaskRun<ScriptInput>, folder: string): string {
+  const all = {
+    PATH: scriptPath.join(':'),
+    HOME: folder,
+    TMPDIR: folder,
+    LANG: 'C.UTF-8',
+    BUSBAR_OUTPUT: join(folder, outputName),
+    BUSBAR_IDEMPOTENCY_KEY: idempotencyKey,
+    ...input.env,
+  }
+  const lines = Object.entries(all).map(([name, value]) => {
+    if (!/^[A-Za-z_]\w*$/.test(name) || value.includes('\0')) {
+      throw new TaskFailure('refused', `properties.env: ${JSON.stringify(name.slice(0, 100))} cannot be a variable`)
+    }
+    return `export ${name}='${value.replaceAll("'", `'\\''`)}'\n`
+  })
+  return lines.join('')
+}
+
+function failureOf({ exitCode, stderr, stdout }: ScriptEnd, { cpuSeconds, fileMb }: ScriptInput): TaskFailure {
+  const told = (stderr.trim() === '' ? stdout : stderr).trim().slice(-maxTold)
+  const reasons: Readonly<Record<number, string>> = {
+    137: ': it was ended, by a limit or by the system',
+    152: `: it computed for more than ${cpuSeconds} s (properties.cpuSeconds)`,
+    153: `: a file became larger than ${fileMb} MB (properties.fileMb)`,
+  }
+  const text = `The script ended with ${exitCode}${reasons[exitCode] ?? ''}${told === '' ? '' : `: ${told}`}`
+  return new TaskFailure(exitCode === tryAgain ? 'unavailable' : 'refused', text)
+}
+
+function outputsOf(written: string | null, stdout: string): unknown {
+  if (written !== null && written.trim() !== '') {
+    if (written.length > maxOutputLength)
+      throw new TaskFailure('refused', 'What the script put out is larger than 10 MB')
+    try {
+      return JSON.parse(written)
+    } catch (cause) {
+      throw new TaskFailure('refused', 'The script has written no JSON into $BUSBAR_OUTPUT', cause)
+    }
+  }
+  const last = stdout.trimEnd().split('\n').at(-1)!.trim()
+  if (!/^[{[]/.test(last)) return null
+  try {
+    return JSON.parse(last)
+  } catch {
+    return null
+  }
+}
