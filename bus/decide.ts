@@ -12,6 +12,8 @@ export interface Decision<State, F extends Fact>
   readonly decide: (state: State, sequence: number) => readonly F[]
   /** How often to decide again after a conflict. Default 10. */
   readonly retries?: number
+  /** Most likely there is nothing yet: that is not asked first, but found out by the append. */
+  readonly likelyNew?: boolean
 }
 
 export interface Decided<State, F extends Fact> {
@@ -35,10 +37,13 @@ export async function decide<State, F extends Fact>(
   bus: Bus,
   decision: Decision<State, F>,
 ): Promise<Decided<State, F>> {
-  const { stream, subject, aggregate, retries = 10, decide: ask, ...told } = decision
+  const { stream, subject, aggregate, retries = 10, likelyNew = false, decide: ask, ...told } = decision
   const id = told.id ?? newId()
   for (let retry = 0; ; retry++) {
-    const { id: lastId, ...before } = await load(bus, aggregate, { stream, subject })
+    const guessed = likelyNew && retry === 0
+    const { id: lastId, ...before } = guessed
+      ? { state: aggregate.initial, sequence: 0, id: null }
+      : await load(bus, aggregate, { stream, subject })
     if (lastId === id) return { ...before, facts: [] }
     const facts = ask(before.state, before.sequence)
     if (facts.length === 0) return { ...before, facts }
@@ -47,6 +52,7 @@ export async function decide<State, F extends Fact>(
     try {
       const { events } = aggregate
       const appended = await append(bus, { stream, subject, expectedSequence: before.sequence, events, message })
+      if (appended.duplicate && guessed) continue
       if (appended.duplicate) return { state: before.state, sequence: appended.sequence, facts: [] }
       return { state, sequence: appended.sequence, facts }
     } catch (error) {

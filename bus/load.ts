@@ -1,6 +1,6 @@
 import type { DirectBatchOptions, StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
-import { type Aggregate, decodeMessage, type EventSet, type Fact, type Message } from './message.ts'
+import { type Aggregate, decodeMessage, type EventSet, type Fact, type HeaderReader, type Message } from './message.ts'
 import { fetchBody } from './objects.ts'
 import { asking } from './publish.ts'
 
@@ -51,11 +51,7 @@ export async function loadMessage<F extends Fact>(
 export async function readMessage<F extends Fact>(
   bus: Bus,
   events: EventSet<F>,
-  {
-    header,
-    headers,
-    data,
-  }: Pick<StoredMsg, 'data'> & { header?: StoredMsg['header']; headers?: StoredMsg['header'] | undefined },
+  { header, headers, data }: Pick<StoredMsg, 'data'> & { header?: HeaderReader; headers?: HeaderReader | undefined },
 ): Promise<Message<F>> {
   const found = header ?? headers ?? { get: () => '' }
   return decodeMessage(events, found, await fetchBody(bus, found, data))

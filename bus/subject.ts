@@ -47,6 +47,14 @@ export function abortSubject(executionId: string): string {
 /** Matches the aborts of all executions. */
 export const abortSubjects = 'abort.executions.*'
 
+/** `ended.executions.<execution>`, on core NATS: it has ended, and is stored so. For those who wait; it may get lost. */
+export function endedSubject(executionId: string): string {
+  return subject('ended', 'executions', executionId)
+}
+
+/** Matches the ends of all executions. */
+export const endedSubjects = 'ended.executions.*'
+
 /** `projected.<projection>`, on core NATS: how far it is. */
 export function projectedSubject(projection: string): string {
   return subject('projected', projection)

@@ -10,6 +10,9 @@ export interface Positions {
   close(): void
 }
 
+/** What a projection announces can get lost; after this it is asked. */
+const lostMs = 250
+
 /** Listens to a projection, so that whoever has written can wait until it can be read. */
 export function openPositions(bus: Bus, database: pg.Pool, projection: Projection): Positions {
   const positions = new Map<string, number>()
@@ -23,6 +26,12 @@ export function openPositions(bus: Bus, database: pg.Pool, projection: Projectio
     positions.set(stream, sequence)
     for (const each of [...waiting]) if (each.stream === stream && each.sequence <= sequence) each.end(true)
   }
+  // It may have been said before anybody listened, or got lost.
+  const ask = (stream: string) =>
+    void current(database, projection, stream).then(
+      (known) => known !== null && known > (positions.get(stream) ?? 0) && reach(stream, known),
+      () => undefined,
+    )
   const subscription = bus.connection.subscribe(projectedSubject(projection.name), {
     callback: (error, message) => {
       if (error !== null) return
@@ -39,18 +48,15 @@ export function openPositions(bus: Bus, database: pg.Pool, projection: Projectio
           sequence,
           end(result: boolean) {
             clearTimeout(timer)
+            clearTimeout(look)
             waiting.delete(each)
             resolve(result)
           },
         }
         const timer = setTimeout(each.end, timeoutMs, false)
+        const look = setTimeout(ask, positions.has(stream) ? lostMs : 0, stream)
         waiting.add(each)
       })
-      // It may have been said before anybody listened.
-      void current(database, projection, stream).then(
-        (known) => known !== null && reach(stream, known),
-        () => undefined,
-      )
       return await came
     },
     close() {

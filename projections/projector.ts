@@ -41,6 +41,8 @@ export interface Projector {
 }
 
 const maxBatch = 1_000
+/** Where messages come one upon the other, a few larger batches cost the database less than many small ones. */
+const minBatchMs = 8
 const retryMs = 500
 const standbyMs = 1_000
 
@@ -155,6 +157,7 @@ async function follow({ bus, client, projection, stream, turns }: Followed, sign
   if (signal.aborted) close()
   try {
     for await (const batch of batches(messages)) {
+      const begun = performance.now()
       await turns.take(async () => {
         await client.query('begin')
         await projection.apply({ client, bus, stream }, batch)
@@ -166,6 +169,8 @@ async function follow({ bus, client, projection, stream, turns }: Followed, sign
         await client.query('commit')
       })
       announce(bus, projection, stream, sequence)
+      const restMs = minBatchMs - (performance.now() - begun)
+      if (restMs > 1 && batch.length > 1) await delay(restMs)
     }
     if (!signal.aborted) throw new Error(`The messages of ${stream} ended`)
   } finally {

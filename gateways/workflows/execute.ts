@@ -2,10 +2,9 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
-import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import { createdExecution } from '../../schemas/workflows/execution-create.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
-import { createExecution } from './execution-start.ts'
+import { type CreatedExecution, createExecution } from './execution-start.ts'
 import { executionAnswers, waitField } from './execution-wait.ts'
 import { requireSaved } from './flow-store.ts'
 import type { ById } from './flow-view.ts'
@@ -24,7 +23,7 @@ export function executeRoutes(app: FastifyInstance, service: WorkflowService): v
 }
 
 /** @throws {Rejected} of the flow, its inputs, or an id that is taken; {BusUnavailable} */
-async function execute(service: WorkflowService, request: FastifyRequest<ById>): Promise<ExecutionState> {
+async function execute(service: WorkflowService, request: FastifyRequest<ById>): Promise<CreatedExecution> {
   const { inputs = {}, labels = {}, executionId } = bodyOf(request, ['inputs', 'labels', 'executionId'])
   const flowId = request.params.id
   const { flow, sequence } = await requireSaved(service.bus, flowId)
@@ -37,8 +36,8 @@ async function execute(service: WorkflowService, request: FastifyRequest<ById>):
     actor: service.principalOf(request).name,
     at: service.now(),
   }) as Extract<ExecutionFact, { type: 'executions.execution.created' }>
-  const state = await createExecution(service, fact.data)
-  if (state.created?.flowId === flowId) return state
+  const created = await createExecution(service, fact.data)
+  if (created.state.created?.flowId === flowId) return created
   throw new Rejected('workflows/execution-state', 'The id is that of an execution of another flow', {
     details: { executionId: fact.data.executionId },
   })

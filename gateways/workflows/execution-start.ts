@@ -12,24 +12,27 @@ import type { WorkflowService } from './service.ts'
 
 type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>['data']
 
-/**
- * Creates an execution, which begins with the event that says so; the one that is there already when the id is taken.
- * @throws {BusUnavailable}
- */
-export async function createExecution(service: WorkflowService, created: Created): Promise<ExecutionState> {
-  const { state, sequence } = await appendExecution(service, created)
-  await service.readable('EVT_EXECUTIONS', sequence)
-  return state
+export interface CreatedExecution {
+  readonly state: ExecutionState
+  /** In `EVT_EXECUTIONS`; the read models may not have come to it yet. */
+  readonly sequence: number
 }
 
-/** As `createExecution`; the read models may not hold it yet. */
-export async function appendExecution({ bus }: Pick<WorkflowService, 'bus'>, created: Created) {
+/**
+ * Creates an execution, which begins with the event that says so; gives the one that is there already when the id is taken.
+ * @throws {BusUnavailable}
+ */
+export async function createExecution(
+  { bus }: Pick<WorkflowService, 'bus'>,
+  created: Created,
+): Promise<CreatedExecution> {
   const { executionId, actor } = created
   return await decide(bus, {
     ...executionPlace(executionId),
     aggregate: execution,
     id: `${executionId}/created`,
     actor,
+    likelyNew: true,
     decide: ({ stage }) => (stage === 'absent' ? [ExecutionCreated.of(created)] : []),
   })
 }

@@ -1,9 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
+import { load } from '../../bus/load.ts'
 import { Unavailable } from '../../schemas/failure.ts'
-import { type ExecutionState, isEnded } from '../../schemas/workflows/execution.ts'
-import { loadExecution } from './execution-commands.ts'
+import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { executionPlace } from './execution-commands.ts'
+import { executionEnds } from './execution-ends.ts'
+import type { CreatedExecution } from './execution-start.ts'
 import { outputText } from './execution-view.ts'
 import { statusOf } from './executions.ts'
 import { wholeNumber } from './request.ts'
@@ -11,8 +13,9 @@ import type { WorkflowService } from './service.ts'
 
 const maxWaitSeconds = 300
 const maxWaiting = 1_000
-const firstPollMs = 5
-const lastPollMs = 200
+/** What is told of ends can get lost: how long until it is looked, and the longest time between looks. */
+const firstLookMs = 200
+const lastLookMs = 2_000
 
 /** How long an answer waits, in seconds. @throws {Rejected} `http/bad-request` */
 export function waitField(value: unknown): number {
@@ -21,28 +24,29 @@ export function waitField(value: unknown): number {
 
 export interface ExecutionAnswers {
   /**
-   * What is said of an execution that was just accepted: with seconds to wait its result, when it has ended before they are over.
+   * What is said of an execution that was just accepted: with seconds to wait its result, when it has ended before they are over. The read
+   * models hold what is told.
    * @throws {Unavailable} when too many wait
    */
-  answer(reply: FastifyReply, state: ExecutionState, seconds: number): Promise<object>
+  answer(reply: FastifyReply, accepted: CreatedExecution, seconds: number): Promise<object>
 }
 
-export function executionAnswers({ bus }: Pick<WorkflowService, 'bus'>): ExecutionAnswers {
+export function executionAnswers({ bus, readable }: Pick<WorkflowService, 'bus' | 'readable'>): ExecutionAnswers {
   let waiting = 0
   return {
-    async answer(reply, state, seconds) {
-      const { executionId, tasksTotal } = state.created!
-      const accepted = { executionId, status: statusOf(state), tasksTotal }
-      if (seconds === 0 || isEnded(state.stage)) return seconds === 0 ? accepted : await result(bus, state)
-      if (waiting >= maxWaiting) {
+    async answer(reply, created, seconds) {
+      const { executionId, tasksTotal } = created.state.created!
+      if (seconds > 0 && waiting >= maxWaiting) {
         throw new Unavailable('http/unavailable', 'Too many requests wait for the end of an execution', {
           details: { executionId },
         })
       }
       waiting++
       try {
-        const ended = await endOf(bus, executionId, { seconds, gone: goneSignal(reply) })
-        return ended === null ? accepted : await result(bus, ended)
+        const found = seconds === 0 ? created : await endOf(bus, created, seconds, goneSignal(reply))
+        await readable('EVT_EXECUTIONS', found.sequence)
+        if (seconds > 0 && isEnded(found.state.stage)) return await result(bus, found.state)
+        return { executionId, status: statusOf(created.state), tasksTotal }
       } finally {
         waiting--
       }
@@ -50,20 +54,24 @@ export function executionAnswers({ bus }: Pick<WorkflowService, 'bus'>): Executi
   }
 }
 
-/** Null when the time is over before. @throws {BusUnavailable} */
+/** Also what has not ended, when the time is over. @throws {BusUnavailable} */
 async function endOf(
   bus: Bus,
-  executionId: string,
-  { seconds, gone }: { readonly seconds: number; readonly gone: AbortSignal },
-): Promise<ExecutionState | null> {
+  created: CreatedExecution,
+  seconds: number,
+  gone: AbortSignal,
+): Promise<CreatedExecution> {
+  const { executionId } = created.state.created!
   const until = performance.now() + seconds * 1_000
-  for (let pollMs = firstPollMs; ; pollMs = Math.min(lastPollMs, pollMs * 1.5)) {
-    const state = await loadExecution(bus, executionId)
-    if (isEnded(state.stage)) return state
+  const ends = executionEnds(bus)
+  let found = created
+  for (let lookMs = firstLookMs; !isEnded(found.state.stage); lookMs = Math.min(lastLookMs, lookMs * 2)) {
     const leftMs = until - performance.now()
-    if (leftMs <= 0 || gone.aborted) return null
-    await delay(Math.min(pollMs, leftMs), undefined, { signal: gone }).catch(() => undefined)
+    if (leftMs <= 0 || gone.aborted) return found
+    await ends.told(executionId, Math.min(lookMs, leftMs), gone)
+    found = await load(bus, execution, executionPlace(executionId))
   }
+  return found
 }
 
 /** Nobody waits for a caller who has left. */

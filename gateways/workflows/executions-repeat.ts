@@ -28,7 +28,8 @@ export function repeatRoutes(app: FastifyInstance, service: WorkflowService): vo
       const origin = { executionId: request.params.id, kind: verb }
       const actor = service.principalOf(request).name
       const again = { ...created, executionId, origin, actor, at: service.now(), tasksTotal: countTasks(plan) }
-      await createExecution(service, again)
+      const { sequence } = await createExecution(service, again)
+      await service.readable('EVT_EXECUTIONS', sequence)
       return reply.code(202).send({ executionId, status: 'QUEUED', tasksTotal: again.tasksTotal })
     })
   }

@@ -3,7 +3,7 @@ import { createdExecution } from '../../schemas/workflows/execution-create.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import type { Saved } from '../../schemas/workflows/trigger.ts'
 import { type Firing, firedExecution } from '../../schemas/workflows/trigger-fire.ts'
-import { appendExecution } from './execution-start.ts'
+import { createExecution } from './execution-start.ts'
 import { requireSaved } from './flow-store.ts'
 import type { WorkflowService } from './service.ts'
 
@@ -19,5 +19,5 @@ export async function startTriggered(service: Pick<WorkflowService, 'bus'>, save
     ExecutionFact,
     { type: 'executions.execution.created' }
   >
-  return await appendExecution(service, fact.data)
+  return await createExecution(service, fact.data)
 }

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
 import { Rejected } from '../../schemas/failure.ts'
-import { isEnded } from '../../schemas/workflows/execution.ts'
 import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
 import type { TriggerConfig } from '../../schemas/workflows/trigger-plan.ts'
 import { defaultSignatureHeader, signatureMistake } from '../../schemas/workflows/trigger-signature.ts'
@@ -51,9 +50,8 @@ export function webhookRoutes(app: FastifyInstance, service: WorkflowService): v
       // A delivery that is sent again under its signature is the same.
       const cause = key !== null ? `key/${key}` : signature === null ? `call/${newId()}` : `signed/${signature}`
       const brings = { method: request.method, headers: headersOf(request), query, body }
-      const { state, sequence } = await startTriggered(service, saved, { cause, brings, body, at: service.now() })
-      if (!isEnded(state.stage)) await service.readable('EVT_EXECUTIONS', sequence)
-      return await answers.answer(reply, state, wait ?? (told.wait === true ? defaultWaitSeconds : 0))
+      const started = await startTriggered(service, saved, { cause, brings, body, at: service.now() })
+      return await answers.answer(reply, started, wait ?? (told.wait === true ? defaultWaitSeconds : 0))
     },
   })
 }

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import type { Delivery } from '../../bus/handle.ts'
-import { load } from '../../bus/load.ts'
+import { carriedState, load, readMessage } from '../../bus/load.ts'
 import { factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken } from '../../bus/subject.ts'
@@ -10,10 +10,11 @@ import { type Ending, type ExecutionState, execution, isEnded } from '../../sche
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { TaskPlan } from '../../schemas/workflows/flow-plan.ts'
-import { type ActorContext, claim, ExecutionActor } from './execution-actor.ts'
+import { type ActorContext, claim, ExecutionActor, type Stored } from './execution-actor.ts'
 import { FlowPlans } from './flow-plans.ts'
 import {
   announceAbort,
+  announceEnd,
   cancelDeadline,
   defaultGroup,
   type FollowUp,
@@ -160,10 +161,16 @@ class Engine implements WorkflowEngine {
     await this.#logs.flush()
   }
 
-  async #takeEvent({ subject, headers, deliveryCount }: Delivery): Promise<void> {
+  async #takeEvent({ subject, headers, data, sequence, deliveryCount }: Delivery): Promise<void> {
     if (!headers.get(factsHeader).includes(ExecutionCreated.type)) return
     const executionId = unescapeToken(subject.split('.').at(-1)!)
-    await this.#hand(executionId, { type: 'nudge' }, headers.get(messageIdHeader), deliveryCount > 1)
+    const lease = headers.get(messageIdHeader)
+    if (deliveryCount > 1 || this.#actors.has(executionId)) {
+      return await this.#hand(executionId, { type: 'nudge' }, lease, deliveryCount > 1)
+    }
+    // What was just created is most often as it was created: when it is not, the first append says so.
+    const created = carriedState(execution, await readMessage(this.#bus, execution.events, { headers, data }))
+    await this.#hand(executionId, { type: 'nudge' }, lease, false, created && { state: created.state, sequence })
   }
 
   async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {
@@ -178,8 +185,14 @@ class Engine implements WorkflowEngine {
     await this.#hand(executionId, { type: 'nudge' }, `timer/${sequence}`, deliveryCount > 1)
   }
 
-  async #hand(executionId: string, command: ExecutionCommand, lease: string, again: boolean): Promise<void> {
-    const actor = this.#actors.get(executionId) ?? new ExecutionActor(executionId, this.#context)
+  async #hand(
+    executionId: string,
+    command: ExecutionCommand,
+    lease: string,
+    again: boolean,
+    seen: Stored | null = null,
+  ): Promise<void> {
+    const actor = this.#actors.get(executionId) ?? new ExecutionActor(executionId, this.#context, seen)
     this.#actors.set(executionId, actor)
     try {
       await actor.handle(command, lease, again)
@@ -297,6 +310,7 @@ class Engine implements WorkflowEngine {
   async #end(state: ExecutionState): Promise<void> {
     const { created, slotRequested } = state
     const { executionId, flowId, parent } = created!
+    announceEnd(this.#bus, executionId)
     const plan = await this.#context.plans.get(created!)
     if (plan.timeoutMs !== null) await cancelDeadline(this.#bus, executionId)
     if (slotRequested) await releaseSlot(this.#bus, flowId, executionId, plan.concurrency?.limit ?? 1)

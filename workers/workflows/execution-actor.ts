@@ -53,7 +53,8 @@ interface Waiting {
   readonly handled: PromiseWithResolvers<void> | null
 }
 
-interface Stored {
+/** What an execution was when it was last read. */
+export interface Stored {
   readonly state: ExecutionState
   readonly sequence: number
 }
@@ -84,7 +85,7 @@ export class ExecutionActor {
   readonly id: string
   readonly #context: ActorContext
   readonly #place: { readonly stream: string; readonly subject: string }
-  #stored: Stored | null = null
+  #stored: Stored | null
   readonly #queue: Waiting[] = []
   /** Decided and not stored: taken back when somebody else was faster. */
   #unsaved: Unsaved | null = null
@@ -93,8 +94,10 @@ export class ExecutionActor {
   #working: Promise<void> | null = null
   #stopped = false
 
-  constructor(id: string, context: ActorContext) {
+  /** @param seen spares it to read the execution */
+  constructor(id: string, context: ActorContext, seen: Stored | null) {
     this.id = id
+    this.#stored = seen
     this.#context = context
     this.#place = { stream, subject: eventSubject('executions', 'execution', id) }
   }

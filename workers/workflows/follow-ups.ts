@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
-import { abortSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
+import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
@@ -128,4 +128,9 @@ export async function cancelDeadline(bus: Bus, executionId: string): Promise<voi
 /** Tells all workers at once; one that does not hear it finds out when it hands in its result. */
 export function announceAbort(bus: Bus, executionId: string): void {
   if (bus.connected) bus.connection.publish(abortSubject(executionId))
+}
+
+/** Tells those who wait for its end; one that does not hear it looks by itself after a while. */
+export function announceEnd(bus: Bus, executionId: string): void {
+  if (bus.connected) bus.connection.publish(endedSubject(executionId))
 }
