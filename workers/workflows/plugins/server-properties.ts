@@ -1,4 +1,5 @@
-import type { ConnectionOptions } from 'node:tls'
+import { isIP } from 'node:net'
+import { type ConnectionOptions, checkServerIdentity } from 'node:tls'
 import { type Static, type TProperties, Type } from 'typebox'
 import { TaskFailure } from '../plugin.ts'
 
@@ -43,10 +44,11 @@ type Settings = Static<typeof TlsSettings>
 /** As Node's `tls.connect` takes it; `host`: what the certificate has to name. */
 export function tlsOptions(settings: Partial<Settings>, host: string): ConnectionOptions {
   const { ca, certificate, key, serverName = host, verify = true } = settings
-  const isName = /[^\d.:]/.test(serverName) && !serverName.includes(':')
   return {
     rejectUnauthorized: verify,
-    ...(isName && { servername: serverName }),
+    // Over a connection that is there already, Node would otherwise compare addresses with `localhost`.
+    checkServerIdentity: (_name, peer) => checkServerIdentity(serverName, peer),
+    ...(isIP(serverName) === 0 && { servername: serverName }),
     ...(ca !== undefined && { ca }),
     ...(certificate !== undefined && { cert: certificate }),
     ...(key !== undefined && { key }),

@@ -60,7 +60,7 @@ async function openSession(given: Given, signal = given.signal): Promise<Connect
   const { default: driver } = await import('mysql2')
   const place = serverPlace(input, { mysql: 3306, mariadb: 3306 })
   const socket = await services.net.connect({ host: place.host, port: place.port, signal })
-  const { servername = place.host, ...tls } = tlsOptions(input.tls ?? {}, place.host)
+  const { servername = place.host, checkServerIdentity: _own, ...tls } = tlsOptions(input.tls ?? {}, place.host)
   const connection = driver.createConnection({
     // The name in the certificate; the connection is there already.
     host: servername,
