@@ -78,6 +78,7 @@ export async function startWorkflowsWorker({ config, log }: RoleContext): Promis
     // One policy for all that runs what users write.
     egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
     ...(keys !== undefined && { secretKeys: keys }),
+    scripts: config['app.workflows.scripts'],
     onObservation: observe(log),
   })
   return {

@@ -211,6 +211,16 @@ export const configKeys = {
     'Ports that provisioned database servers may take on the loopback address, `<first>-<last>`',
   ),
   'app.provisioning.max-instances': key(count(10_000), 100, 'Database instances that one organization may have'),
+  'app.workflows.scripts': key(
+    flag,
+    false,
+    'Whether tasks may run shell, Node and Python scripts on the machine of the worker; on a loopback address `busbar up` says yes unless told otherwise',
+  ),
+  'app.workflows.plugins': key(
+    list,
+    undefined,
+    'Plugins of your own, separated by commas: folders (a path, looked at again and again) or npm packages',
+  ),
   'app.functions.fetch-allow': key(
     list,
     undefined,
