@@ -220,6 +220,8 @@ t.test('a server that is held up answers nothing, and what was sent is stored on
   const place = { stream, subject: subjectOf('held') }
   const { sequence } = await append(bus, { ...place, expectedSequence: 0, events, message: add(1) })
   void server.kill('SIGSTOP')
+  // Each of its threads stops when it is next to run.
+  await sleep(100)
   const request = { ...place, expectedSequence: sequence, events, message: add(2) }
   await t.rejects(append(bus, request), { name: 'BusUnavailable', message: /whether it took .* is not known/ })
   void server.kill('SIGCONT')
