@@ -79,7 +79,14 @@ function first(keys: ReadonlyMap<string, Buffer>): readonly [string, Buffer] {
 }
 
 function parseKeys(written: readonly string[]): ReadonlyMap<string, Buffer> {
-  return new Map(written.map((text, index) => parseKey(text, index)))
+  const keys = new Map<string, Buffer>()
+  for (const [index, text] of written.entries()) {
+    const [id, key] = parseKey(text, index)
+    // Which of the two has sealed something could not be told.
+    if (keys.has(id)) throw new TypeError(`app.secrets.keys: entry ${index + 1} has the id of another`)
+    keys.set(id, key)
+  }
+  return keys
 }
 
 function decipher({ nonce, ciphertext, context }: Sealed, key: Buffer): string {

@@ -4,6 +4,7 @@ import { configReference } from './config-reference.ts'
 import { doctor } from './doctor.ts'
 import { tailEvents } from './events-tail.ts'
 import { describe } from './explain.ts'
+import { listKeys, printedKey, rotateKeys, shownKeys } from './keys.ts'
 import { findRole, roles } from './roles.ts'
 import { runRoles } from './run.ts'
 import { dataFolder, readSettings, splitArguments } from './settings.ts'
@@ -121,6 +122,46 @@ examples(
 
 userCommands(program, settings)
 auditCommands(program, settings)
+
+const secretKeys = program.command('keys').description('keys that secrets are sealed with')
+examples(
+  secretKeys
+    .command('list')
+    .description('list the keys, the one that seals first, and what lies under each')
+    .option('--json', 'as JSON', false)
+    .action(async ({ json }: { json: boolean }) => {
+      const { values } = settings()
+      const listing = await listKeys(values, dataFolder(values))
+      process.stdout.write(json ? `${JSON.stringify(listing, null, 2)}\n` : shownKeys(listing))
+    }),
+  ['busbar keys list', 'busbar keys list --json'],
+)
+examples(
+  secretKeys
+    .command('rotate')
+    .description(
+      'make a new key, seal everything with it, and throw older keys away once nothing needs them; goes on with one that was stopped',
+    )
+    .action(async () => {
+      const { values } = settings()
+      await rotateKeys(values, dataFolder(values), { tell: (line) => process.stdout.write(`${line}\n`) })
+    }),
+  [
+    'busbar keys rotate',
+    'busbar keys rotate --app.secrets.keys-file=/etc/busbar/secret-keys',
+    'APP_SECRETS_KEYS=2026-12:...,2026-06:... busbar keys rotate',
+  ],
+)
+examples(
+  secretKeys
+    .command('new')
+    .description('print a new key, to be put before the others of app.secrets.keys or of its file')
+    .action(() => {
+      const { values } = settings()
+      process.stdout.write(`${printedKey(values, dataFolder(values))}\n`)
+    }),
+  ['busbar keys new'],
+)
 
 const dev = program.command('dev').description('for work on Busbar itself')
 examples(
