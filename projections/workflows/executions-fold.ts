@@ -256,8 +256,7 @@ async function write(client: ProjectionTarget['client'], rows: ExecutionRows): P
   if (rows.ended.size > 0) {
     await client.query(cancelLive, [[...rows.ended.keys()], [...rows.ended.values()]])
   }
-  await client.query(updateChanged, [json(rows.changed.values())])
-  if (rows.counted.size > 0) await client.query(countExecuted, [[...rows.counted]])
+  await client.query(updateChanged, [json(rows.changed.values()), [...rows.counted]])
 }
 
 const createdColumns =
@@ -277,7 +276,10 @@ update executions e set
   outputs = coalesce(c.outputs, e.outputs),
   failure = coalesce(c.failure, e.failure),
   last_sequence = coalesce(c.last_sequence, e.last_sequence),
-  last_at = coalesce(c.last_at, e.last_at)
+  last_at = coalesce(c.last_at, e.last_at),
+  tasks_executed = case when e.id = any($2) then (
+    select count(distinct task_name) from task_runs t where t.execution_id = e.id and t.status in ('SUCCESS', 'FAILED')
+  ) else e.tasks_executed end
 from json_populate_recordset(null::executions, $1) c
 where e.id = c.id`
 
@@ -307,9 +309,3 @@ const cancelLive = `
 update task_runs t set status = 'CANCELLED', finished_at = e.at::timestamptz
 from unnest($1::text[], $2::text[]) as e(id, at)
 where t.execution_id = e.id and t.status in ('PENDING', 'RUNNING', 'WAITING')`
-
-const countExecuted = `
-update executions e set tasks_executed = (
-  select count(distinct task_name) from task_runs t where t.execution_id = e.id and t.status in ('SUCCESS', 'FAILED')
-)
-where e.id = any($1)`
