@@ -9,6 +9,7 @@ import { datasource } from './datasource.ts'
 import { startFunctions, startFunctionsWorker } from './function-roles.ts'
 import { OperatorError } from './local/operator-error.ts'
 import { observe } from './observe.ts'
+import { startProvisioning, startProvisioningWorker } from './provisioning-roles.ts'
 import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
 import {
   startWorkflows,
@@ -22,7 +23,12 @@ export interface Role {
   /** What `busbar up` and `--help` call it. */
   readonly title: string
   /** Its port's key, for a gateway. */
-  readonly portKey?: 'gateway.rest.port' | 'gateway.graphql.port' | 'gateway.functions.port' | 'gateway.workflows.port'
+  readonly portKey?:
+    | 'gateway.rest.port'
+    | 'gateway.graphql.port'
+    | 'gateway.functions.port'
+    | 'gateway.provisioning.port'
+    | 'gateway.workflows.port'
   /** Paths of the table of `busbar up`, after the URL. */
   readonly paths?: readonly { readonly title: string; readonly path: string }[]
   /** Whether it has nothing to do without the bus. */
@@ -36,6 +42,7 @@ export const roles: readonly Role[] = [
   { name: 'worker:functions', title: 'Function worker', needsBus: true, start: startFunctionsWorker },
   { name: 'worker:workflows', title: 'Workflow worker', needsBus: true, start: startWorkflowsWorker },
   { name: 'worker:scheduler', title: 'Workflow scheduler', needsBus: true, start: startWorkflowsScheduler },
+  { name: 'worker:provisioning', title: 'Provisioning worker', needsBus: true, start: startProvisioningWorker },
   { name: 'projection:workflows', title: 'Workflow read models', needsBus: true, start: startWorkflowsProjection },
   {
     name: 'gateway:rest',
@@ -67,6 +74,17 @@ export const roles: readonly Role[] = [
     ],
     needsBus: true,
     start: startFunctions,
+  },
+  {
+    name: 'gateway:provisioning',
+    title: 'Provisioning service',
+    portKey: 'gateway.provisioning.port',
+    paths: [
+      { title: 'instances', path: '/api/provision' },
+      { title: 'try it', path: '/docs' },
+    ],
+    needsBus: true,
+    start: startProvisioning,
   },
   {
     name: 'gateway:workflows',

@@ -13,6 +13,7 @@ import { startPostgres } from './local/postgres-server.ts'
 import { serverService } from './local/service.ts'
 import { lockDataFolder } from './lock.ts'
 import { openLogFile } from './log-file.ts'
+import { stopProvisionedServers } from './provisioning-roles.ts'
 import { replicationFindings } from './replication.ts'
 import { roleProcess } from './role-process.ts'
 import { gatewayPort, type Role, requireOwnPorts, roles } from './roles.ts'
@@ -67,6 +68,7 @@ export async function up({ values, sources }: LoadedConfig, folder: string, opti
     if (!(error instanceof Interrupted)) throw error
   } finally {
     await stopAll(started)
+    await stopProvisionedServers(values)
     unlock()
   }
 }

@@ -83,6 +83,7 @@ export async function ownPlace(
       `--gateway.rest.port=${rest}`,
       `--gateway.graphql.port=${graphql}`,
       `--gateway.functions.port=${await freePort()}`,
+      `--gateway.provisioning.port=${await freePort()}`,
       `--gateway.workflows.port=${await freePort()}`,
     ],
   }

@@ -8,7 +8,10 @@ import type { PostgresNode } from './postgres-node.ts'
 const debianFolder = '/usr/lib/postgresql'
 
 /** The client programs the driver makes use of where they are installed. */
-export type PostgresTool = 'pg_dump' | 'pg_restore' | 'pg_verifybackup' | 'pg_upgrade'
+type PostgresTool = 'pg_dump' | 'pg_restore' | 'pg_verifybackup' | 'psql'
+
+/** `same`: only of the server's own major. `atLeast`: of a newer one too. `any`: of every one, the newest first. */
+type ToolFit = 'same' | 'atLeast' | 'any'
 
 interface FoundTool {
   readonly path: string
@@ -16,10 +19,9 @@ interface FoundTool {
 }
 
 /**
- * Looks for a client program: beside the server's own, else among Debian's. `atLeast`: programs of a newer major will do
- * (pg_dump); `same`: only of the server's own (pg_verifybackup).
+ * Looks for a client program: beside the server's own, else among Debian's.
  */
-export function findTool(node: PostgresNode, tool: PostgresTool, fit: 'same' | 'atLeast'): string | undefined {
+export function findTool(node: PostgresNode, tool: PostgresTool, fit: ToolFit): string | undefined {
   const major = majorOf(join(node.binFolder, 'postgres'))
   const own = join(node.binFolder, tool)
   if (existsSync(own)) return own
@@ -28,11 +30,12 @@ export function findTool(node: PostgresNode, tool: PostgresTool, fit: 'same' | '
     .map((version) => ({ path: join(debianFolder, String(version), 'bin', tool), major: version }))
     .filter(({ path }) => existsSync(path))
     .sort((a, b) => a.major - b.major)
+  if (fit === 'any') return found.at(-1)?.path
   return found.find((entry) => (fit === 'same' ? entry.major === major : entry.major >= major))?.path
 }
 
 /** As {@link findTool}; @throws {CareFailure} `refused` (424) with what to install. */
-export function requireTool(node: PostgresNode, tool: PostgresTool, fit: 'same' | 'atLeast'): string {
+export function requireTool(node: PostgresNode, tool: PostgresTool, fit: ToolFit): string {
   const found = findTool(node, tool, fit)
   if (found !== undefined) return found
   const major = majorOf(join(node.binFolder, 'postgres'))
@@ -40,12 +43,12 @@ export function requireTool(node: PostgresNode, tool: PostgresTool, fit: 'same' 
 }
 
 /** The major version of a PostgreSQL program. */
-export function majorOf(program: string): number {
+function majorOf(program: string): number {
   const text = execFileSync(program, ['--version'], { encoding: 'utf8', env: { LC_ALL: 'C' } })
   return Number(/\b(\d+)/.exec(text)?.[1] ?? 0)
 }
 
-export interface ToolRun {
+interface ToolRun {
   readonly args: readonly string[]
   /** Default: the superuser's, for tools that connect. Passed in the environment, never as an argument. */
   readonly password?: string
@@ -57,7 +60,7 @@ export interface ToolRun {
   readonly cwd?: string
 }
 
-export interface ToolOutcome {
+interface ToolOutcome {
   readonly ok: boolean
   /** The end of what it said on standard error, without paths of programs. */
   readonly complaint: string

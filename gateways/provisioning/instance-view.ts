@@ -1,0 +1,121 @@
+import { nextTick } from '../../schemas/cron.ts'
+import { type Instance, isUnderWay, type Operation } from '../../schemas/provisioning/instance.ts'
+import type { OperationType } from '../../schemas/provisioning/instance-facts.ts'
+import { sizeText, tiers } from '../../schemas/provisioning/tiers.ts'
+
+const engines = { POSTGRESQL: 'postgresql', MYSQL: 'mariadb', MONGODB: 'mongodb' } as const
+const host = '127.0.0.1'
+
+/** What the instance is called while an operation is under way; the others leave it ACTIVE. */
+const busy: Partial<Record<OperationType, string>> = {
+  CREATE: 'PROVISIONING',
+  CLONE: 'CLONING',
+  RESTORE: 'RESTORING',
+  DELETE: 'DELETING',
+  SCALE: 'MODIFYING',
+  RESIZE: 'MODIFYING',
+  PARAMETERS: 'MODIFYING',
+  ENABLE_QUERY_STATS: 'MODIFYING',
+  ENABLE_AUDIT: 'MODIFYING',
+  RESTART: 'MODIFYING',
+  UPGRADE: 'UPGRADING',
+  FAILOVER: 'FAILING_OVER',
+  REPAIR: 'DEGRADED',
+}
+
+export function statusOf(found: Instance): string {
+  const { operation, created, health } = found
+  if (isUnderWay(operation)) return busy[operation.type] ?? 'ACTIVE'
+  if (!created) return 'FAILED'
+  if (health === 'DEGRADED' || health === 'STORAGE_FULL') return health
+  return health === 'DOWN' ? 'FAILED' : 'ACTIVE'
+}
+
+/** The record of an instance: no secret is in it. */
+export function shownInstance(found: Instance, now: number): object {
+  const { operation, uid, projectName, orgId, tier, members, primary, backup, maintenance } = found
+  const first = members.find(({ name }) => name === primary)
+  const replica = members.find(({ name }) => name !== primary)
+  const running = first?.version ?? null
+  const status = statusOf(found)
+  const failure = found.created ? null : operation.error
+  const next = backup.enabled ? nextTick({ cron: backup.schedule }, now) : null
+  return {
+    id: uid,
+    projectId: projectName,
+    projectName,
+    orgId,
+    namespace: found.namespace,
+    databaseType: found.databaseType,
+    engine: engines[found.databaseType],
+    driver: 'local',
+    tier,
+    status,
+    currentStage: stageOf(found),
+    statusReason: status === 'ACTIVE' ? null : (failure?.message ?? found.healthReason),
+    failureReason: failure?.message ?? null,
+    health: found.health,
+    version: { requested: found.version, running, major: running?.split('.')[0] ?? null },
+    postgresVersion: found.databaseType === 'POSTGRESQL' ? running : null,
+    instances: { desired: tiers[tier].localInstances, current: members.length },
+    primary,
+    members: members.map(({ name, port, version }) => {
+      return { name, role: name === primary ? 'primary' : 'replica', host, port, version }
+    }),
+    host,
+    port: first?.port ?? null,
+    readOnlyHost: replica === undefined ? null : host,
+    readOnlyPort: replica?.port ?? null,
+    sslMode: 'disable',
+    endpoint: {
+      host,
+      port: first?.port ?? null,
+      readOnlyHost: replica === undefined ? null : host,
+      readOnlyPort: replica?.port ?? null,
+      sslMode: 'disable',
+    },
+    databaseName: found.databaseName,
+    masterUsername: found.masterUsername,
+    storage: { size: sizeText(found.storageBytes), sizeBytes: found.storageBytes },
+    resources: { cpu: tiers[tier].cpu, memory: sizeText(tiers[tier].memoryBytes) },
+    parameters: found.parameters,
+    parameterGroup: found.parameterGroup,
+    pendingRestart: found.pendingRestart.length > 0,
+    pendingParameters: found.pendingRestart,
+    tags: found.tags,
+    deletionProtection: found.deletionProtection,
+    maintenanceWindow: maintenance?.window ?? null,
+    maintenanceWindowDurationMinutes: maintenance?.durationMinutes ?? null,
+    autoMinorVersionUpgrade: maintenance?.autoMinorVersionUpgrade ?? false,
+    backup: { ...backup, next: time(next) },
+    backupEnabled: backup.enabled,
+    backupSchedule: backup.schedule,
+    backupRetentionDays: backup.retention,
+    features: { queryStats: found.queryStats, audit: found.audit },
+    source: found.source === null ? null : { ...found.source, uid: undefined },
+    operation: shownOperation(operation),
+    generation: found.generation,
+    createdAt: time(found.createdAt),
+    updatedAt: time(found.updatedAt),
+  }
+}
+
+function stageOf({ operation, created }: Instance): string {
+  if (created && !isUnderWay(operation)) return 'COMPLETED'
+  if (operation.state === 'UNDOING' || operation.state === 'FAILED') return 'FAILED'
+  return operation.done.at(-1) ?? 'VALIDATING'
+}
+
+/** What is told of an operation; `step` is the last one that is done. */
+export function shownOperation(
+  operation: Pick<Operation, 'id' | 'type' | 'state' | 'error' | 'startedAt' | 'endedAt'> & {
+    readonly done?: readonly string[]
+  },
+) {
+  const { id, type, state, error, startedAt, endedAt, done = [] } = operation
+  return { id, type, state, step: done.at(-1) ?? null, error, startedAt: time(startedAt), finishedAt: time(endedAt) }
+}
+
+export function time(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString()
+}

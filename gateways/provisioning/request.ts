@@ -1,0 +1,133 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { newId } from '../../bus/message.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { derivedId } from '../../schemas/workflows/derived-id.ts'
+
+const maxKeyLength = 255
+const maxWaitSeconds = 300
+
+export interface ByProject {
+  readonly Params: { readonly projectId: string }
+}
+
+/** @throws {Rejected} `http/bad-request` naming the field. */
+export function invalid(field: string, reason: string): Rejected {
+  return new Rejected('http/bad-request', `${field} ${reason}`, { details: { field, reason } })
+}
+
+/** The parameters of the query, each at most once, none but these. @throws {Rejected} `http/bad-request` */
+export function queryOf<Name extends string>(
+  { url }: FastifyRequest,
+  names: readonly Name[],
+): Readonly<Partial<Record<Name, string>>> {
+  const query: Partial<Record<Name, string>> = {}
+  const at = url.indexOf('?')
+  for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
+    if (!(names as readonly string[]).includes(name)) {
+      const known = names.length === 0 ? 'there is none' : `there is ${names.join(', ')}`
+      throw invalid(name.slice(0, 100), `is no parameter of this route: ${known}`)
+    }
+    if (query[name as Name] !== undefined) throw invalid(name, 'is given twice')
+    query[name as Name] = value
+  }
+  return query
+}
+
+/** The body as an object with no other members than these; empty when there is none. @throws {Rejected} `http/bad-request` */
+export function bodyOf(request: FastifyRequest, members: readonly string[]): Readonly<Record<string, unknown>> {
+  const value = mapOf(request)
+  const unknown = Object.keys(value).find((name) => !members.includes(name))
+  if (unknown === undefined) return value
+  const known = members.length === 0 ? 'there is none' : `there is ${members.join(', ')}`
+  throw invalid(unknown.slice(0, 100), `is no field here: ${known}`)
+}
+
+/** The body as an object of whatever members; empty when there is none. @throws {Rejected} `http/bad-request` */
+export function mapOf({ body }: FastifyRequest): Readonly<Record<string, unknown>> {
+  const text = Buffer.isBuffer(body) ? body.toString('utf8').trim() : ''
+  if (text === '') return {}
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (cause) {
+    throw new Rejected('http/bad-request', `The body is not JSON: ${(cause as Error).message}`, { cause })
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
+  throw invalid('body', 'must be a JSON object')
+}
+
+/** The id of the operation that a request begins: the same for the same `Idempotency-Key`. @throws {Rejected} `http/bad-request` */
+export function operationIdOf({ headers, method, routeOptions, params }: FastifyRequest, projectId: string): string {
+  const key = headers['idempotency-key']
+  if (key === undefined) return newId()
+  if (typeof key === 'string' && /^[\x21-\x7e]+$/.test(key) && key.length <= maxKeyLength) {
+    return derivedId(JSON.stringify([method, routeOptions.url, params, projectId, key]))
+  }
+  throw invalid('Idempotency-Key', `must be 1 to ${maxKeyLength} visible ASCII characters`)
+}
+
+/** Seconds of `?wait=`. @throws {Rejected} `http/bad-request` */
+export function waitOf({ wait }: { readonly wait?: string }, standard = 0): number {
+  return wait === undefined ? standard : wholeNumber('wait', wait, { min: 0, max: maxWaitSeconds })
+}
+
+/** A whole number of a query or a body. @throws {Rejected} `http/bad-request` */
+export function wholeNumber(field: string, value: unknown, { min, max }: { min: number; max: number }): number {
+  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value
+  if (typeof number === 'number' && Number.isInteger(number) && number >= min && number <= max) return number
+  throw invalid(field, `must be a whole number from ${min} to ${max}`)
+}
+
+/** @throws {Rejected} `http/bad-request` */
+export function textField(field: string, value: unknown, { max, min = 1 }: { max: number; min?: number }): string {
+  if (value === undefined) throw invalid(field, 'is required')
+  if (typeof value !== 'string') throw invalid(field, 'must be a text')
+  if (value.includes('\0')) throw invalid(field, 'must not hold a NUL')
+  if (value.length < min || value.length > max) throw invalid(field, `must have ${min} to ${max} characters`)
+  return value
+}
+
+/** @throws {Rejected} `http/bad-request` */
+export function flagField(field: string, value: unknown): boolean {
+  if (typeof value === 'boolean') return value
+  throw invalid(field, value === undefined ? 'is required' : 'must be true or false')
+}
+
+/** One of a few words. @throws {Rejected} `http/bad-request` */
+export function choiceField<const Choice extends string>(
+  field: string,
+  value: unknown,
+  choices: readonly Choice[],
+): Choice {
+  if (choices.includes(value as Choice)) return value as Choice
+  throw invalid(
+    field,
+    `${value === undefined ? 'is required: it' : 'must be one of'} ${value === undefined ? 'is one of ' : ''}${choices.join(', ')}`,
+  )
+}
+
+/** A map of texts. @throws {Rejected} `http/bad-request` */
+export function textsField(
+  field: string,
+  value: unknown,
+  { maxEntries, maxLength }: { readonly maxEntries: number; readonly maxLength: number },
+): Readonly<Record<string, string>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid(field, 'must be an object')
+  const entries = Object.entries(value)
+  if (entries.length > maxEntries) throw invalid(field, `has more than ${maxEntries} members`)
+  return Object.fromEntries(
+    entries.map(([name, each]) => {
+      if (name === '' || name.length > 255)
+        throw invalid(field, 'has a name that is empty or longer than 255 characters')
+      return [name, textField(`${field}.${name}`, each, { min: 0, max: maxLength })]
+    }),
+  )
+}
+
+/** Aborted when the client has gone. */
+export function goneSignal({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController()
+  if (raw.destroyed) gone.abort()
+  raw.once('close', () => gone.abort())
+  return gone.signal
+}

@@ -1,0 +1,83 @@
+import type { FastifyInstance } from 'fastify'
+import type { Bus } from '../../bus/connect.ts'
+import type { FollowObservation } from '../../bus/follow.ts'
+import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { docsPage } from '../http/docs-page.ts'
+import { refuseOtherMethods } from '../http/methods.ts'
+import { createHttpServer } from '../http/server.ts'
+import { asker } from './ask.ts'
+import { healthRoutes } from './health.ts'
+import { openInstanceList } from './instance-list.ts'
+import { provisionRoutes } from './provision.ts'
+import type { ProvisioningService } from './service.ts'
+
+export type ProvisioningGatewayObservation =
+  | FollowObservation
+  | { readonly type: 'request-fault'; readonly requestId: string; readonly route: string; readonly error: unknown }
+
+export interface ProvisioningGatewayOptions {
+  readonly bus: Bus
+  readonly host: string
+  /** 0 takes a free one. */
+  readonly port: number
+  readonly maxBodyBytes: number
+  readonly corsOrigins: readonly string[]
+  /** Instances of one organization. */
+  readonly maxInstances: number
+  /** Absent: there are no credentials to show. */
+  readonly secretKeys?: SecretKeys
+  readonly onObservation: (observation: ProvisioningGatewayObservation) => void
+}
+
+/**
+ * The provisioning service's door.
+ *
+ * @throws {BusUnavailable}; {TypeError} for a key that is none.
+ */
+export async function startProvisioningGateway(
+  options: ProvisioningGatewayOptions,
+): Promise<{ readonly url: string; stop(): Promise<void> }> {
+  const { bus, onObservation, maxInstances } = options
+  const keys = keyRing(options.secretKeys)
+  const instances = await openInstanceList(bus, onObservation)
+  const service: ProvisioningService = {
+    bus,
+    instances,
+    groups: new Map(),
+    ask: asker(bus),
+    open(sealed, owner) {
+      if (keys !== null) return keys.open(sealed, owner)
+      throw new Rejected('provisioning/no-secret-keys', 'Passwords cannot be opened: app.secrets.keys is not set')
+    },
+    actorOf: () => 'anonymous',
+    maxInstances,
+    now: Date.now,
+  }
+  const app = await createApp(service, options)
+  const stop = async () => {
+    await app.close()
+    await instances.close()
+  }
+  try {
+    return { url: await app.listen({ host: options.host, port: options.port }), stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+async function createApp(service: ProvisioningService, options: ProvisioningGatewayOptions): Promise<FastifyInstance> {
+  const { maxBodyBytes, corsOrigins, onObservation } = options
+  const app = await createHttpServer({
+    maxBodyBytes,
+    corsOrigins,
+    onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
+  })
+  const refuseOthers = refuseOtherMethods(app)
+  healthRoutes(app, service)
+  provisionRoutes(app, service)
+  docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })
+  refuseOthers()
+  return app
+}

@@ -1,0 +1,37 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { delimiter, join, resolve } from 'node:path'
+import { findPostgres, postgresVersion, reachableBinaries } from './postgres-binaries.ts'
+import type { Account } from './unprivileged.ts'
+
+const debian = '/usr/lib/postgresql'
+/** What the provisioning service can look after. */
+const leastMajor = 15
+
+/** Every PostgreSQL of the machine that the account can reach: the registry's package, those on the search path, Debian's. */
+export function findAllPostgres(searchPath: string, account: Account | undefined) {
+  const folders = [packaged(searchPath), ...searchPath.split(delimiter), ...debianFolders()].filter(
+    (folder) => folder !== undefined && existsSync(join(folder, 'postgres')) && existsSync(join(folder, 'initdb')),
+  ) as string[]
+  const found = [...new Set(folders.map((folder) => resolve(folder)))].map((folder) => {
+    const version = postgresVersion(folder)
+    return { version, major: Number.parseInt(version, 10), binFolder: reachableBinaries(folder, account) }
+  })
+  const versions = new Set<string>()
+  return found.filter(({ version, major }) => {
+    const fresh = !versions.has(version) && major >= leastMajor
+    versions.add(version)
+    return fresh
+  })
+}
+
+function packaged(searchPath: string): string | undefined {
+  try {
+    return findPostgres(searchPath)
+  } catch {
+    return undefined
+  }
+}
+
+function debianFolders(): readonly string[] {
+  return existsSync(debian) ? readdirSync(debian).map((version) => join(debian, version, 'bin')) : []
+}

@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { type Bus, connectBus } from '../../bus/connect.ts'
+import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { startProvisioningGateway } from '../../gateways/provisioning/server.ts'
+import { freePort } from '../../ops/local/child.ts'
+import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
+import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
+import { openLocalDriver } from '../../workers/provisioning/local/open-local.ts'
+import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
+import { type ProvisioningObservation, startProvisioningWorker } from '../../workers/provisioning/worker.ts'
+import { testNats } from '../support/servers.ts'
+
+export interface Answer {
+  readonly status: number
+  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever there is
+  readonly body: any
+  readonly headers: Headers
+}
+
+export type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>
+
+/** Requests to a gateway; texts go as they are, other bodies as JSON. */
+function client(url: string): Call {
+  return async (method, path, body, headers = {}) => {
+    const type = body === undefined ? {} : { 'Content-Type': 'application/json' }
+    const content = body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }
+    const response = await fetch(`${url}${path}`, { method, headers: { ...type, ...headers }, ...content })
+    const text = await response.text()
+    const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
+    return { status: response.status, body: json ? JSON.parse(text) : text, headers: response.headers }
+  }
+}
+
+export interface ProvisioningPlatform {
+  readonly bus: Bus
+  readonly natsUrl: string
+  readonly url: string
+  readonly call: Call
+  readonly home: string
+  readonly secretKeys: readonly string[]
+  readonly ports: { readonly from: number; readonly to: number }
+  readonly observations: ProvisioningObservation[]
+  /** In this process. */
+  startWorker(): Promise<{ stop(): Promise<void> }>
+}
+
+/** A nats-server, the door, and a folder for servers; a worker where the test wants it. */
+export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}): Promise<ProvisioningPlatform> {
+  const nats = await testNats(t)
+  const home = mkdtempSync(join(tmpdir(), 'busbar-prov-'))
+  chmodSync(home, 0o711)
+  const secretKeys = [`test:${randomBytes(32).toString('base64')}`]
+  const from = await freePort()
+  const ports = { from, to: Math.min(65_000, from + 40) }
+  const connected = async (name: string) => {
+    const bus = await connectBus({ url: nats.url, name })
+    t.teardown(() => bus.close())
+    return bus
+  }
+  const bus = await connected('test')
+  await reconcileStreams(bus, streamSpecs())
+  const account = unprivilegedAccount(join(home, 'instances'))
+  const observations: ProvisioningObservation[] = []
+  const startWorker = async () => {
+    const options = {
+      home,
+      account,
+      secretKeys,
+      ports,
+      postgres: async () => findAllPostgres('/usr/bin:/bin', account),
+    }
+    const running = await startProvisioningWorker({
+      bus: await connected('worker'),
+      driver: async (view) => openLocalDriver(options, view),
+      observeMs: 500,
+      onObservation: (observation) => observations.push(observation),
+    })
+    let stopped: Promise<void> | null = null
+    const stop = () => {
+      stopped ??= running.stop()
+      return stopped
+    }
+    t.teardown(stop)
+    return { stop }
+  }
+  t.teardown(async () => {
+    await shutDownSupervisor(home)
+    rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 })
+  })
+  if (worker) await startWorker()
+  const gateway = await startProvisioningGateway({
+    bus: await connected('gateway'),
+    host: '127.0.0.1',
+    port: 0,
+    maxBodyBytes: 10_485_760,
+    corsOrigins: ['*'],
+    secretKeys,
+    maxInstances: 50,
+    onObservation: () => undefined,
+  })
+  t.teardown(() => gateway.stop())
+  const { url } = gateway
+  return { bus, natsUrl: nats.url, url, call: client(url), home, secretKeys, ports, observations, startWorker }
+}

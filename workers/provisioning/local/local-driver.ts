@@ -1,0 +1,60 @@
+import { Rejected } from '../../../schemas/failure.ts'
+import { facts, type OperationType } from '../../../schemas/provisioning/instance-facts.ts'
+import type { Driver, Plan, Step } from '../driver.ts'
+import { bringUp } from './bring-up.ts'
+import { createSteps, removeAll } from './create.ts'
+import { observe } from './observe.ts'
+import { type LocalPlace, missingEngine } from './place.ts'
+
+export interface LocalDriverOptions {
+  readonly place: LocalPlace
+  /** Brings servers of MySQL's kind; absent: there are none. */
+}
+
+/** Database servers on this machine. */
+export function localDriver({ place }: LocalDriverOptions): Driver {
+  const plans: Partial<Record<OperationType, Plan>> = {
+    CREATE: { steps: createSteps(place, nothing), undo: [removeAll(place)] },
+    DELETE: { steps: [removeAll(place), forget], undo: [] },
+  }
+  return {
+    name: 'local',
+    place: place.name,
+    async engines() {
+      const postgres = await place.postgres()
+      const none = { installed: false, versions: [] }
+      return [
+        {
+          databaseType: 'POSTGRESQL',
+          installed: postgres.length > 0,
+          versions: postgres.map(({ version }) => version),
+          advice: postgres.length > 0 ? null : 'Install PostgreSQL 15 or newer (Debian: apt-get install postgresql).',
+        },
+        { databaseType: 'MYSQL', ...none, advice: 'Not installed.' },
+        { databaseType: 'MONGODB', ...none, advice: 'Install mongod and put it on PATH.' },
+      ]
+    },
+    async install(databaseType) {
+      if (databaseType === 'POSTGRESQL' && (await place.postgres()).length > 0) return
+      throw missingEngine(databaseType, 'Install a server of this kind on the machine.')
+    },
+    plan(type, { databaseType }) {
+      const plan = databaseType === 'POSTGRESQL' ? plans[type] : undefined
+      if (plan !== undefined) return plan
+      throw new Rejected('provisioning/unsupported', `${type} is not for ${databaseType} with the local driver`)
+    },
+    bringUp: (instance, signal) => bringUp(place, instance, signal),
+    observe: (instance, signal) => observe(place, instance, signal),
+    async ask(question) {
+      throw new Rejected('provisioning/unsupported', `${question} is unknown`)
+    },
+    async close() {},
+  }
+}
+
+const nothing: Step = { name: 'BACKUP_CONFIGURATION', run: async () => undefined }
+
+const forget: Step = {
+  name: 'FORGET',
+  run: async () => ({ facts: [facts.deleted.of({ at: Date.now() })] }),
+}

@@ -1,0 +1,126 @@
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { Supervisor } from '../supervisor/client.ts'
+import type { KeepPolicy, ServerSpec } from '../supervisor/protocol.ts'
+import type { InstanceFolders } from './folders.ts'
+import { type NodeControl, type PostgresNode, ServerStartFailed, type StartOptions } from './postgres-node.ts'
+import { memberName, platformSettings } from './postgres-settings.ts'
+
+export interface MemberControl extends NodeControl {
+  /** From now on the supervisor looks after it. */
+  keep(node: PostgresNode, policy: KeepPolicy): Promise<void>
+  /** At once and the hard way; it does not start again. */
+  fence(node: PostgresNode): Promise<void>
+}
+
+const startMs = 60_000
+const stopMs = 30_000
+const stopSignals = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const
+const maxLogTailBytes = 16 * 1024
+
+/** Starts and stops the servers of one instance through the supervisor. */
+export function memberControl(
+  supervisor: () => Promise<Pick<Supervisor, 'call'>>,
+  instance: { readonly uid: string; readonly folders: InstanceFolders },
+): MemberControl {
+  const keyOf = (node: PostgresNode) => `${instance.uid}/${memberName(node)}/${basename(node.dataFolder)}`
+  const place = (node: PostgresNode) => ({
+    key: keyOf(node),
+    folder: node.dataFolder,
+    marker: { file: instance.folders.marker, uid: instance.uid },
+    stopSignals,
+  })
+  const specOf = (node: PostgresNode, settings: Readonly<Record<string, string>>): ServerSpec => {
+    const all = { ...platformSettings(node, instance.folders.hba), ...settings }
+    return {
+      ...place(node),
+      command: join(node.binFolder, 'postgres'),
+      args: ['-D', node.dataFolder, ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])],
+      logFile: node.logFile,
+      environment: {},
+      ...(node.runAs !== undefined && { runAs: node.runAs }),
+    }
+  }
+  const pid = async (node: PostgresNode) => {
+    const found = (await (await supervisor()).call('list', {})).find(({ key }) => key === keyOf(node))
+    return found?.pid
+  }
+  const control: MemberControl = {
+    pid,
+    async start(node, { settings = {}, timeoutMs = startMs, signal }: StartOptions = {}) {
+      const logStart = sizeOf(node.logFile)
+      await (await supervisor()).call('start', { spec: specOf(node, settings) })
+      await untilReady(node, { timeoutMs, signal, logStart, isRunning: async () => (await pid(node)) !== undefined })
+    },
+    async stop(node, { mode = 'fast', timeoutMs = stopMs } = {}) {
+      await (await supervisor()).call('stop', { spec: place(node), mode, timeoutMs })
+    },
+    async restart(node, options) {
+      await control.stop(node)
+      await control.start(node, options)
+    },
+    async keep(node, policy) {
+      await (await supervisor()).call('keep', { key: keyOf(node), policy })
+    },
+    async fence(node) {
+      await (await supervisor()).call('stop', { spec: place(node), mode: 'kill', timeoutMs: 0 })
+    },
+  }
+  return control
+}
+
+interface Waiting {
+  readonly timeoutMs: number
+  readonly signal: AbortSignal | undefined
+  readonly logStart: number
+  readonly isRunning: () => Promise<boolean>
+}
+
+async function untilReady(node: PostgresNode, { timeoutMs, signal, logStart, isRunning }: Waiting): Promise<void> {
+  for (const end = performance.now() + timeoutMs; ; ) {
+    signal?.throwIfAborted()
+    const state = await tryConnect(node)
+    if (state === 'ready') return
+    const ended = !(await isRunning())
+    if (ended || performance.now() > end) {
+      const reason = ended
+        ? 'The database server ended at once'
+        : 'The database server did not accept connections in time'
+      throw new ServerStartFailed(reason, textFrom(node.logFile, logStart))
+    }
+    await sleep(30)
+  }
+}
+
+/** Whether it is this server that answers: the port can belong to another while ours fails to take it. */
+async function tryConnect(node: PostgresNode): Promise<'ready' | 'not-yet'> {
+  const client = new pg.Client({
+    host: node.socketFolder ?? '127.0.0.1',
+    port: node.port,
+    user: node.superuser.user,
+    password: node.superuser.password,
+    database: 'postgres',
+    connectionTimeoutMillis: 5_000,
+  })
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ folder: string }>("select current_setting('data_directory') as folder")
+    return rows[0]?.folder === node.dataFolder ? 'ready' : 'not-yet'
+  } catch {
+    return 'not-yet'
+  } finally {
+    await client.end().catch(() => undefined)
+  }
+}
+
+/** The end of what was written since. */
+function textFrom(path: string, start: number): string {
+  return existsSync(path) ? readFileSync(path).subarray(start).toString('utf8').slice(-maxLogTailBytes) : ''
+}
+
+function sizeOf(path: string): number {
+  return existsSync(path) ? statSync(path).size : 0
+}
