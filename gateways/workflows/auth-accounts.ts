@@ -8,7 +8,7 @@ import type { User } from '../../schemas/workflows/user.ts'
 import type { AddressOf } from './auth-address.ts'
 import type { Principal } from './auth-principal.ts'
 import { Sessions } from './auth-sessions.ts'
-import { openTokens, type TokenClaims, type Tokens, type TokenUse } from './tokens.ts'
+import { openTokens, type Tokens, type TokenUse, type VerifiedClaims } from './tokens.ts'
 import { openUserDirectory, type UserDirectory } from './users-directory.ts'
 import { Passwords } from './users-password.ts'
 
@@ -45,24 +45,22 @@ interface AccountsOptions extends AuthOptions {
 }
 
 const maxVerified = 10_000
-/** A key that is revoked counts no more after this, even for tokens seen before. */
-const verifiedMs = 10_000
 
 /** @throws {BusUnavailable} */
 export async function openAccounts({ bus, keys, now, onObservation, ...auth }: AccountsOptions): Promise<Accounts> {
   const users = await openUserDirectory(bus, onObservation)
   const tokens = keys === null ? null : await openTokens(bus, keys, { now, onObservation })
   const sessions = new Sessions(bus, now)
-  const verified = new LRUCache<string, TokenClaims>({ max: maxVerified, ttl: verifiedMs })
+  const verified = new LRUCache<string, VerifiedClaims>({ max: maxVerified })
   const keyed = () => {
     if (tokens !== null && keys !== null) return { tokens, ring: keys }
     throw new Rejected('workflows/no-keys', 'There are no users, because app.secrets.keys is not set')
   }
-  const claimsOf = async (use: TokenUse, token: string): Promise<TokenClaims> => {
+  const claimsOf = async (use: TokenUse, token: string): Promise<VerifiedClaims> => {
     const digest = `${use} ${createHash('sha256').update(token).digest('base64')}`
-    const seen = verified.get(digest)
-    if (seen !== undefined && seen.expiresAt > now()) return seen
     if (tokens === null) throw unauthorized()
+    const seen = verified.get(digest)
+    if (seen !== undefined && seen.expiresAt > now() && tokens.trusts(seen.keyId)) return seen
     const claims = await tokens.verify(use, token)
     verified.set(digest, claims)
     return claims

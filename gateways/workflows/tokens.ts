@@ -19,13 +19,19 @@ export interface TokenClaims {
   readonly expiresAt: number
 }
 
+export interface VerifiedClaims extends TokenClaims {
+  readonly keyId: string
+}
+
 /** `access` goes with a request, `ticket` with one whose client cannot send headers. */
 export type TokenUse = 'access' | 'ticket'
 
 export interface Tokens {
   sign(use: TokenUse, claims: TokenClaims): Promise<string>
   /** @throws {Rejected} `http/unauthorized` */
-  verify(use: TokenUse, token: string): Promise<TokenClaims>
+  verify(use: TokenUse, token: string): Promise<VerifiedClaims>
+  /** Whether what a key has signed counts, as it did when it was verified. */
+  trusts(keyId: string): boolean
   /** The public keys that verify. Source: RFC 7517. */
   keySet(): { readonly keys: readonly object[] }
   close(): Promise<void>
@@ -93,7 +99,7 @@ export async function openTokens(
     },
     async verify(use, token) {
       if (token.length > maxTokenLength) throw refused()
-      const { payload } = await jwtVerify(token, ({ kid }) => find(kid), {
+      const { payload, protectedHeader } = await jwtVerify(token, ({ kid }) => find(kid), {
         algorithms: [tokenAlgorithm],
         issuer: tokenIssuer,
         audience: audiences[use],
@@ -103,8 +109,9 @@ export async function openTokens(
         throw error instanceof errors.JOSEError || error instanceof TypeError ? refused(error) : error
       })
       const { username, userId, role, sid, epoch, exp } = payload as unknown as Payload
-      return { username, userId, role, sessionId: sid, epoch, expiresAt: exp * 1_000 }
+      return { username, userId, role, sessionId: sid, epoch, expiresAt: exp * 1_000, keyId: protectedHeader.kid! }
     },
+    trusts: (keyId) => state.keys.some(({ kid }) => kid === keyId),
     keySet: () => ({
       keys: state.keys.map((key) => ({ ...key.publicKey, kid: key.kid, use: 'sig', alg: tokenAlgorithm })),
     }),

@@ -10,6 +10,7 @@ import { registerUser, sealedPassword } from '../../gateways/workflows/users-sto
 import { startProjector } from '../../projections/projector.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { type Role, roles } from '../../schemas/workflows/role.ts'
+import { startWorkflowWorker } from '../../workers/workflows/worker.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
 
 interface Ask {
@@ -40,6 +41,7 @@ export async function authStage(t: Parameters<typeof testNats>[0], more: Partial
     },
   })
   await projected.promise
+  const worker = await startWorkflowWorker({ bus, egress: { allow: [], deny: [] }, onObservation })
   const secretKeys = [`test:${randomBytes(32).toString('base64')}`]
   const gateway = async (own: Partial<WorkflowGatewayOptions> = {}) => {
     const started = await startWorkflowGateway({
@@ -81,6 +83,7 @@ export async function authStage(t: Parameters<typeof testNats>[0], more: Partial
     return { url: started.url, stop: () => started.stop(), ask, login }
   }
   t.teardown(async () => {
+    await worker.stop()
     await projector.stop()
     await bus.close()
   })
