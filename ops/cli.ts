@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { Command, CommanderError, Option } from 'commander'
 import { listCatalog, shownCatalog } from './catalog.ts'
 import { configReference } from './config-reference.ts'
@@ -5,6 +6,8 @@ import { doctor } from './doctor.ts'
 import { tailEvents } from './events-tail.ts'
 import { describe } from './explain.ts'
 import { listKeys, printedKey, rotateKeys, shownKeys } from './keys.ts'
+import { newPlugin } from './plugin-new.ts'
+import { testPlugins } from './plugin-test.ts'
 import { findRole, roles } from './roles.ts'
 import { runRoles } from './run.ts'
 import { dataFolder, readSettings, splitArguments } from './settings.ts'
@@ -161,6 +164,32 @@ examples(
       process.stdout.write(`${printedKey(values, dataFolder(values))}\n`)
     }),
   ['busbar keys new'],
+)
+
+const plugin = program.command('plugin').description('workflow plugins of your own')
+examples(
+  plugin
+    .command('new')
+    .description('write a plugin and its test, which run as they stand')
+    .argument('<id>', '<family>.<name>')
+    .option('--folder <folder>', 'where to', 'plugins')
+    .action((id: string, { folder }: { folder: string }) => {
+      const [file, test] = newPlugin(id, folder)
+      process.stdout.write(
+        `${file}\n${test}\nTest it: busbar plugin test ${folder}\nOffer it: busbar up --app.workflows.plugins=${resolve(folder)}\n`,
+      )
+    }),
+  ['busbar plugin new acme.greet', 'busbar plugin new acme.greet --folder=/srv/busbar-plugins'],
+)
+examples(
+  plugin
+    .command('test')
+    .description('run the tests of plugins')
+    .argument('[place...]', 'files or folders', ['plugins'])
+    .action(async (places: string[]) => {
+      process.exitCode = (await testPlugins(places)) ? 0 : 1
+    }),
+  ['busbar plugin test', 'busbar plugin test plugins/acme-greet.test.ts'],
 )
 
 const dev = program.command('dev').description('for work on Busbar itself')

@@ -24,10 +24,13 @@ const Category = Type.Union([
   Type.Literal('Custom', { description: "the users' own" }),
 ])
 
+/** `<family>.<name>`, in lower case. */
+export const pluginIdPattern = '^[a-z][a-z0-9]*(\\.[a-z][a-z0-9-]*)+$'
+
 /** What a plugin says of itself. Workers put it on the bus when they start; gateways list it and check flows against it. */
 export const PluginManifest = Type.Object(
   {
-    id: Type.String({ pattern: '^[a-z][a-z0-9]*(\\.[a-z][a-z0-9-]*)+$' }),
+    id: Type.String({ pattern: pluginIdPattern }),
     name: Type.String(),
     category: Category,
     description: Type.String(),

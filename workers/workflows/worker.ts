@@ -2,7 +2,8 @@ import type { Bus } from '../../bus/connect.ts'
 import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { catalogue } from './catalogue.ts'
 import { type EngineObservation, startWorkflowEngine, type WorkflowEngine } from './engine.ts'
-import { publishManifests } from './publish-manifests.ts'
+import { type OwnPluginObservation, OwnPlugins } from './own-plugins.ts'
+import { publishManifests, publishOwnManifests } from './publish-manifests.ts'
 import { taskServices } from './services.ts'
 import type { EgressSettings } from './task-fetch.ts'
 
@@ -14,22 +15,29 @@ export interface WorkflowWorkerOptions {
   readonly secretKeys?: SecretKeys
   /** Whether shell and Python scripts may run here. Default: they may not. */
   readonly scripts?: boolean
-  readonly onObservation: (observation: EngineObservation) => void
+  /** Folders and npm packages with plugins of the users' own. Default: none. */
+  readonly ownPlugins?: readonly string[]
+  readonly onObservation: (observation: EngineObservation | OwnPluginObservation) => void
 }
 
-/** The engine with the built-in plugins, which it tells the gateways about. @throws {BusUnavailable}; {TypeError} for a key that is none */
-export async function startWorkflowWorker({
-  bus,
-  egress,
-  secretKeys,
-  scripts = false,
-  onObservation,
-}: WorkflowWorkerOptions): Promise<WorkflowEngine> {
+/** The engine with the built-in plugins and those of the users' own, which it tells the gateways about. @throws {BusUnavailable}; {TypeError} for a key that is none */
+export async function startWorkflowWorker(options: WorkflowWorkerOptions): Promise<WorkflowEngine> {
+  const { bus, egress, secretKeys, scripts = false, ownPlugins = [], onObservation } = options
   await publishManifests(bus, catalogue)
-  return await startWorkflowEngine({
-    bus,
-    plugins: new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin])),
-    ...taskServices(bus, egress, keyRing(secretKeys), scripts),
+  const plugins = new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin]))
+  const own = new OwnPlugins({
+    sources: ownPlugins,
+    plugins,
+    publish: (all, gone) => publishOwnManifests(bus, all, gone),
     onObservation,
   })
+  await own.start()
+  const services = taskServices(bus, egress, keyRing(secretKeys), scripts)
+  const engine = await startWorkflowEngine({ bus, plugins, ...services, onObservation })
+  return {
+    async stop() {
+      await own.stop()
+      await engine.stop()
+    },
+  }
 }
