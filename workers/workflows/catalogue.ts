@@ -35,7 +35,9 @@ import { unique } from './plugins/flow-control/unique.ts'
 import { whileLoop } from './plugins/flow-control/while.ts'
 import { discord } from './plugins/protocol/discord.ts'
 import { graphql } from './plugins/protocol/graphql.ts'
+import { rss } from './plugins/protocol/rss.ts'
 import { slack } from './plugins/protocol/slack.ts'
+import { smtp } from './plugins/protocol/smtp.ts'
 import { teams } from './plugins/protocol/teams.ts'
 import { telegram } from './plugins/protocol/telegram.ts'
 import { airtable } from './plugins/saas/airtable.ts'
@@ -93,7 +95,9 @@ export const catalogue: readonly Plugin[] = [
   slack,
   discord,
   telegram,
+  smtp,
   graphql,
+  rss,
   teams,
   // SaaS
   github,
