@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { connectBus } from '../../bus/connect.ts'
+import type { SecretKeys } from '../../bus/sealed.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { startWorkflowGateway } from '../../gateways/workflows/server.ts'
 import { startProjector } from '../../projections/projector.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
-import { startWorkflowWorker } from '../../workers/workflows/worker.ts'
+import { startWorkflowWorker, type WorkflowWorkerOptions } from '../../workers/workflows/worker.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
 
 interface Ask {
@@ -13,13 +14,15 @@ interface Ask {
 }
 
 interface StageOptions {
-  readonly secretKeys?: readonly string[]
+  readonly secretKeys?: SecretKeys
+  /** What the worker may do besides. */
+  readonly worker?: Pick<WorkflowWorkerOptions, 'scripts' | 'ownPlugins'>
   /** Of PostgreSQL. */
   readonly settings?: Readonly<Record<string, string | number>>
 }
 
 /** The workflow engine with a bus, a database, a gateway, a worker and the read models. */
-export async function workflowStage(t: Tap, { secretKeys, settings = {} }: StageOptions = {}) {
+export async function workflowStage(t: Tap, { secretKeys, settings = {}, worker: workerOptions = {} }: StageOptions = {}) {
   const [nats, postgres] = await Promise.all([testNats(t), testPostgres(t, { settings })])
   const bus = await connectBus({ url: nats.url, name: 'test' })
   await reconcileStreams(bus, streamSpecs())
@@ -28,7 +31,8 @@ export async function workflowStage(t: Tap, { secretKeys, settings = {} }: Stage
     if (observation.type === 'request-fault' || observation.type === 'message-dead') faults.push(observation.error)
   }
   const connection = { connectionString: postgres.url }
-  const worker = await startWorkflowWorker({ bus, egress: { allow: ['loopback'], deny: [] }, onObservation })
+  const keys = secretKeys !== undefined && { secretKeys }
+  const worker = await startWorkflowWorker({ bus, egress: { allow: ['loopback'], deny: [] }, ...keys, ...workerOptions, onObservation })
   const projected = Promise.withResolvers<void>()
   const projector = startProjector({
     bus,
@@ -48,7 +52,7 @@ export async function workflowStage(t: Tap, { secretKeys, settings = {} }: Stage
     bus,
     maxBodyBytes: 10_485_760,
     corsOrigins: ['*'],
-    ...(secretKeys !== undefined && { secretKeys }),
+    ...keys,
     onObservation,
   })
   t.teardown(async () => {
