@@ -1,7 +1,7 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
-import type { FastifyReply } from 'fastify'
 import { errorCodes } from '../../schemas/errors.ts'
-import { type CallFault, type CallReply, faultErrors } from '../../schemas/functions/call.ts'
+import { type CallFault, faultErrors } from '../../schemas/functions/call.ts'
+import type { CallAnswer } from './calls.ts'
 
 /** Headers that are the connection's, not the function's. */
 const notTheirs: ReadonlySet<string> = new Set([
@@ -16,33 +16,38 @@ const notTheirs: ReadonlySet<string> = new Set([
 ])
 const retrySeconds = 1
 
-/** The response of a function. */
-export function sendAnswer(
-  reply: FastifyReply,
-  { status, headers = {}, fault }: CallReply,
-  body: Uint8Array,
-  seconds: number,
-) {
-  if (fault !== undefined) return sendFault(reply, fault, seconds)
-  for (const [name, value] of Object.entries(headers)) {
-    if (notTheirs.has(name.toLowerCase())) continue
-    if (!usable(name, value)) {
-      return sendFault(
-        reply,
-        { code: 'unserialisable', message: `The header ${name.slice(0, 100)} cannot be sent` },
-        seconds,
-      )
-    }
-    reply.header(name, value)
-  }
-  reply.code(status)
-  return status === 204 || status === 304 ? reply.send() : reply.send(body)
+export interface CallResponse {
+  readonly status: number
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Null where HTTP has none. */
+  readonly body: Uint8Array | null
 }
 
-function sendFault(reply: FastifyReply, fault: CallFault, seconds: number) {
+/** The response that a call's answer means. `seconds`: the longest run of a handler. */
+export function callResponse({ reply, body }: CallAnswer, seconds: number): CallResponse {
+  const { status, fault } = reply
+  if (fault !== undefined) return faultResponse(fault, seconds)
+  const headers: Record<string, string> = {}
+  for (const [given, value] of Object.entries(reply.headers ?? {})) {
+    const name = given.toLowerCase()
+    if (notTheirs.has(name)) continue
+    if (!usable(name, value)) {
+      const message = `The header ${given.slice(0, 100)} cannot be sent`
+      return faultResponse({ code: 'unserialisable', message }, seconds)
+    }
+    headers[name] = value
+  }
+  if (status === 204 || status === 304) return { status, headers, body: null }
+  headers['content-type'] ??= 'application/octet-stream'
+  return { status, headers, body }
+}
+
+function faultResponse(fault: CallFault, seconds: number): CallResponse {
   const { status, error } = faultAnswer(fault, seconds)
-  if (status === 429) reply.header('Retry-After', String(retrySeconds))
-  return reply.code(status).type('application/json; charset=utf-8').send(JSON.stringify({ error }))
+  const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8' }
+  if (status === 429) headers['retry-after'] = String(retrySeconds)
+  return { status, headers, body: Buffer.from(JSON.stringify({ error })) }
 }
 
 /** Status and text of a call that has no response. `seconds`: the longest run of a handler. */

@@ -30,6 +30,8 @@ export interface CallDeskOptions {
 
 /** Sends synchronous calls and hands out their answers. */
 export interface CallDesk {
+  /** Whether a call would be sent now. */
+  readonly open: boolean
   /** @throws {Unavailable} `functions/unavailable`, when nothing was sent. {BusUnavailable} */
   call(target: CallTarget, request: CallRequest, body: Uint8Array): Promise<CallAnswer>
   close(): void
@@ -41,7 +43,8 @@ const silenceMs = 5 * noteMs
 const queueMs = 10_000
 const nothing = new Uint8Array()
 
-interface PendingCall extends SentCall {
+interface PendingCall {
+  readonly sent: SentCall
   readonly resolve: (answer: CallAnswer) => void
   readonly idempotent: boolean
   readonly startedAt: number
@@ -89,6 +92,10 @@ class Desk implements CallDesk {
     this.#sweeping = setInterval(() => this.#sweep(), noteMs)
   }
 
+  get open(): boolean {
+    return this.#bus.connected && this.#pending.size < this.#options.maxCalls
+  }
+
   call(target: CallTarget, request: CallRequest, body: Uint8Array): Promise<CallAnswer> {
     this.#bus.requireConnected()
     if (this.#pending.size >= this.#options.maxCalls) {
@@ -105,9 +112,17 @@ class Desk implements CallDesk {
     const batch = this.#batches.send(sent)
     return new Promise((resolve) => {
       const now = performance.now()
-      const idempotent = target.idempotent === true
-      const state = { aliveAt: now, noted: false, missing: false, resent: false }
-      this.#pending.set(id, { ...sent, resolve, idempotent, startedAt: now, batch, ...state })
+      this.#pending.set(id, {
+        sent,
+        resolve,
+        idempotent: target.idempotent === true,
+        startedAt: now,
+        batch,
+        aliveAt: now,
+        noted: false,
+        missing: false,
+        resent: false,
+      })
     })
   }
 
@@ -127,8 +142,8 @@ class Desk implements CallDesk {
   }
 
   #end(call: PendingCall, answer: CallAnswer): void {
-    if (!this.#pending.delete(call.id)) return
-    this.#batches.answered(call.id, call.batch)
+    if (!this.#pending.delete(call.sent.id)) return
+    this.#batches.answered(call.sent.id, call.batch)
     call.resolve(answer)
   }
 
@@ -178,8 +193,8 @@ class Desk implements CallDesk {
     call.resent = true
     call.missing = false
     call.aliveAt = performance.now()
-    this.#batches.answered(call.id, call.batch)
-    call.batch = this.#batches.send(call)
+    this.#batches.answered(call.sent.id, call.batch)
+    call.batch = this.#batches.send(call.sent)
   }
 
   #nextId(): number {

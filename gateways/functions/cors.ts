@@ -6,6 +6,13 @@ const methods = 'GET, POST, PUT, PATCH, DELETE, OPTIONS'
 const requestHeaders = 'Content-Type, Authorization, Prefer'
 const exposed = 'Location, Warning, Retry-After, Preference-Applied, X-Request-Id'
 
+/** On every reply. */
+export const corsHeaders: readonly (readonly [name: string, value: string])[] = [
+  ['access-control-allow-origin', '*'],
+  ['access-control-allow-methods', methods],
+  ['access-control-allow-headers', requestHeaders],
+]
+
 /**
  * Any page may call, on every reply, unless `app.cors-origins` names some: pages of others are then refused, also requests that a browser
  * sends without asking first, because a call here runs code.
@@ -22,9 +29,7 @@ export function functionCors(app: FastifyInstance, origins: readonly string[]): 
       )
       return
     }
-    reply.header('Access-Control-Allow-Origin', '*')
-    reply.header('Access-Control-Allow-Methods', methods)
-    reply.header('Access-Control-Allow-Headers', requestHeaders)
+    for (const [name, value] of corsHeaders) reply.header(name, value)
     if (origin !== undefined) reply.header('Access-Control-Expose-Headers', exposed)
     if (request.method !== 'OPTIONS') {
       done()

@@ -19,7 +19,7 @@ export async function acceptInvocation(
   reply: FastifyReply,
 ) {
   const id = newId()
-  const call: Call = { id, ...target, at: Date.now(), ...callRequest(request) }
+  const call: Call = { id, ...target, at: Date.now(), ...callRequest(request.raw) }
   await publish(bus, {
     subject: invocationSubject(id),
     body: callBody(request),

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest, HTTPMethods } from 'fastify'
 import { Unavailable } from '../../schemas/failure.ts'
-import { sendAnswer } from './answer.ts'
+import { callResponse } from './answer.ts'
 import { acceptInvocation } from './invocations.ts'
 import { callBody, callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
@@ -23,8 +23,10 @@ export function invokeRoute(app: FastifyInstance, service: FunctionService): voi
       if (!workers.some && !(await workers.someWithin(workerWaitMs))) {
         throw new Unavailable('functions/unavailable', 'No function worker runs now; send the request again')
       }
-      const answer = await calls.call(target, callRequest(request), callBody(request))
-      return sendAnswer(reply, answer.reply, answer.body, seconds)
+      const answer = await calls.call(target, callRequest(request.raw), callBody(request))
+      const { status, headers, body } = callResponse(answer, seconds)
+      reply.code(status).headers(headers)
+      return body === null ? reply.send() : reply.send(body)
     },
   })
 }

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
 import type { CallRequest } from '../../schemas/functions/call.ts'
@@ -47,10 +48,11 @@ export function callBody({ body }: FastifyRequest): Uint8Array {
   return Buffer.isBuffer(body) ? body : noBytes
 }
 
-/** The request as the function gets it. */
-export function callRequest({ method, url, raw }: FastifyRequest): CallRequest {
+/** The request as the function gets it. @throws {Rejected} `functions/invalid-request` for a query of too many members */
+export function callRequest({ method = '', url = '', headers: given }: IncomingMessage): CallRequest {
   const headers: Record<string, string> = {}
-  for (const [name, value] of Object.entries(raw.headers)) {
+  for (const name in given) {
+    const value = given[name]
     if (value !== undefined) headers[name] = typeof value === 'string' ? value : value.join(', ')
   }
   const at = url.indexOf('?')

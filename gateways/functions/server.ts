@@ -13,6 +13,7 @@ import { createHttpServer } from '../http/server.ts'
 import { openCallDesk } from './calls.ts'
 import { functionCors } from './cors.ts'
 import { deployRoutes } from './deploy.ts'
+import { answerDirectly } from './direct-calls.ts'
 import { envRoutes } from './env.ts'
 import { invocationRoute } from './invocations.ts'
 import { invokeRoute } from './invoke.ts'
@@ -151,5 +152,10 @@ async function createApp(service: FunctionService, options: FunctionGatewayOptio
     links: [{ title: 'API', href: '/docs' }],
   })
   refuseOthers()
+  answerDirectly(app.server, {
+    service,
+    maxBodyBytes,
+    onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
+  })
   return app
 }

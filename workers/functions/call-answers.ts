@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { answersSubject } from '../../bus/subject.ts'
 import { AnswerWriter, noteMessage } from '../../schemas/functions/call-frames.ts'
@@ -13,6 +14,7 @@ const frameBytes = 1_024
 export class CallAnswers {
   readonly #bus: Bus
   readonly #writers = new Map<string, AnswerWriter>()
+  readonly #subjects = new LRUCache<string, string>({ max: 1_000 })
   #scheduled = false
 
   constructor(bus: Bus) {
@@ -63,8 +65,10 @@ export class CallAnswers {
   }
 
   #publish(gateway: string, message: Uint8Array): void {
+    const subject = this.#subjects.get(gateway) ?? answersSubject(gateway)
+    this.#subjects.set(gateway, subject)
     try {
-      this.#bus.connection.publish(answersSubject(gateway), message)
+      this.#bus.connection.publish(subject, message)
     } catch {
       // The connection is closed: the gateway finds the calls lost.
     }

@@ -67,7 +67,7 @@ class Serving {
   readonly #held = new Set<Held>()
   readonly #answers: CallAnswers
   readonly #targets = new LRUCache<string, CallTarget>({ max: maxTargets })
-  #free = Promise.withResolvers<void>()
+  #wake: (() => void) | null = null
 
   constructor(bus: Bus, options: CallsOptions) {
     this.#bus = bus
@@ -89,7 +89,7 @@ class Serving {
       for await (const message of messages) {
         if (signal.aborted) message.nak()
         else this.#take(message)
-        while (this.#held.size >= this.#options.maxCalls && !signal.aborted) await this.#free.promise
+        while (this.#held.size >= this.#options.maxCalls && !signal.aborted) await this.#progress()
       }
     } finally {
       signal.removeEventListener('abort', stop)
@@ -115,7 +115,7 @@ class Serving {
   async drained(withinMs: number): Promise<void> {
     const end = performance.now() + withinMs
     while (this.#held.size > 0 && performance.now() < end) {
-      await Promise.race([this.#free.promise, pause(end - performance.now(), new AbortController().signal)])
+      await Promise.race([this.#progress(), pause(end - performance.now(), new AbortController().signal)])
     }
     this.#answers.flush()
   }
@@ -137,17 +137,28 @@ class Serving {
       )
     }
     message.ack()
-    for (const call of wanted) void this.#run(gateway, call)
+    for (const call of wanted) this.#run(gateway, call)
   }
 
-  async #run(gateway: string, { id, target, start, body }: CallFrame): Promise<void> {
+  #run(gateway: string, { id, target, start, body }: CallFrame): void {
     const held = { gateway, id, since: performance.now() }
     this.#held.add(held)
     const call = { id: invocationId(gateway, id), target: this.#target(target), start, body }
-    this.#answers.add(gateway, id, await this.#options.run(call))
-    this.#held.delete(held)
-    this.#free.resolve()
-    this.#free = Promise.withResolvers()
+    this.#options.run(call, (result) => {
+      this.#answers.add(gateway, id, result)
+      this.#held.delete(held)
+      this.#wake?.()
+    })
+  }
+
+  /** Some calls more have been answered. */
+  #progress(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = () => {
+        this.#wake = null
+        resolve()
+      }
+    })
   }
 
   #target(text: string): CallTarget {

@@ -16,6 +16,13 @@ export interface CallTallies {
 
 const flushMs = 1_000
 
+interface Tally {
+  readonly revision: number
+  /** Not given to the counters yet. */
+  calls: number
+  at: number
+}
+
 /** @throws {BusUnavailable} */
 export async function callTallies(
   bus: Bus,
@@ -24,17 +31,21 @@ export async function callTallies(
   // Flushed by the timer below, together with the times.
   const counters = openCounters(bus, { flushMs: 2 ** 31 - 1 })
   const lastCalls = await openCollection(bus, { name: lastCallCollection, schema: LastCall, bucket: functionsBucket })
-  let called = new Map<string, LastCall>()
+  let called = new Map<string, Tally>()
+  const countIn = (functionId: string, tally: Tally) => {
+    if (tally.calls > 0) counters.add(callsCounter(functionId, tally.revision), tally.calls)
+    tally.calls = 0
+  }
   let flushing: Promise<void> = Promise.resolve()
   const write = async () => {
     const batch = called
     called = new Map()
-    const times = [...batch].map(async ([functionId, last]) => {
+    for (const [functionId, tally] of batch) countIn(functionId, tally)
+    const times = [...batch].map(async ([functionId, tally]) => {
       try {
-        await keepLatest(lastCalls, functionId, last)
+        await keepLatest(lastCalls, functionId, { revision: tally.revision, at: tally.at })
       } catch (error) {
-        const newer = called.get(functionId)
-        if (newer === undefined) called.set(functionId, last)
+        if (!called.has(functionId)) called.set(functionId, tally)
         throw error
       }
     })
@@ -51,8 +62,14 @@ export async function callTallies(
   }, flushMs)
   return {
     count(functionId, revision) {
-      counters.add(callsCounter(functionId, revision))
-      called.set(functionId, { revision, at: Date.now() })
+      const tally = called.get(functionId)
+      if (tally?.revision === revision) {
+        tally.calls += 1
+        tally.at = Date.now()
+        return
+      }
+      if (tally !== undefined) countIn(functionId, tally)
+      called.set(functionId, { revision, calls: 1, at: Date.now() })
     },
     flush,
     async close() {

@@ -32,6 +32,8 @@ export interface FunctionHostsOptions {
 }
 
 export interface FunctionHosts {
+  /** Tells once, not before it returns; never throws. */
+  run(call: HostCall, answer: (reply: HostReply) => void): void
   /** Never rejects. */
   invoke(call: HostCall): Promise<HostReply>
   /** The function is gone: its isolates end with their calls. */

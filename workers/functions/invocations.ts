@@ -54,7 +54,7 @@ async function handle(bus: Bus, run: Runner, { headers, data, deliveryCount }: D
   const call = JSON.parse(headers.get(callHeader)) as Call
   if (await hasOutcome(bus, call.id)) return
   const held = { id: call.id, target: call, start: callStart(call, call.id, call), body: data }
-  const result = await run(held, deliveryCount > 1)
+  const result = await new Promise<RunResult>((resolve) => run(held, resolve, deliveryCount > 1))
   const { fault } = result
   if (fault !== null && passing.has(fault.code) && deliveryCount < maxAttempts) {
     throw new InvocationRetry(`Attempt ${deliveryCount} of invocation ${call.id} failed: ${fault.code}`)

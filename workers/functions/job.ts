@@ -3,11 +3,21 @@ import type { HostCall, HostFault, HostReply } from './host-call.ts'
 import type { HostProcess } from './host-process.ts'
 import { Journal } from './journal.ts'
 
+/** A function as the pool knows it. */
+export interface Standing {
+  /** Of the host processes, which it comes to. */
+  readonly place: number
+  running: number
+  /** Calls answered. */
+  credit: number
+}
+
 /** A call that is not answered yet. */
 export interface Job {
   /** In frames; not 0. */
   readonly id: number
   readonly call: HostCall
+  readonly standing: Standing
   readonly key: string
   /** Of performance.now(). */
   readonly at: number
@@ -22,12 +32,13 @@ export interface Job {
   readonly answer: (reply: HostReply) => void
 }
 
-export function newJob(id: number, call: HostCall, answer: (reply: HostReply) => void): Job {
+export function newJob(id: number, call: HostCall, standing: Standing, answer: (reply: HostReply) => void): Job {
   const { functionId, revision, envVersion } = call
   const at = performance.now()
   return {
     id,
     call,
+    standing,
     key: programKey(functionId, revision, envVersion),
     at,
     deadline: at + call.timeoutMs,

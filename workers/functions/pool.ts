@@ -4,7 +4,7 @@ import { type Frame, fromHost, toHost } from './host/frames.ts'
 import type { LogEntry } from './host/log-book.ts'
 import type { FunctionLogLine, HostCall, HostObservation, HostReply } from './host-call.ts'
 import { type HostExit, HostProcess } from './host-process.ts'
-import { faultOf, type Job, newJob } from './job.ts'
+import { faultOf, type Job, newJob, type Standing } from './job.ts'
 import { OpenOperations } from './open-operations.ts'
 import { Quarantine } from './quarantine.ts'
 import { mapStack } from './stack.ts'
@@ -45,9 +45,7 @@ export class FunctionPool {
   #penalty: HostProcess | null = null
   readonly #all = new Set<HostProcess>()
   readonly #jobs = new Map<number, Job>()
-  readonly #running = new Map<string, number>()
-  /** Calls answered, of functions in good standing. */
-  readonly #credit = new Map<string, number>()
+  readonly #standings = new Map<string, Standing>()
   readonly #convicts = new Convicts()
   readonly #quarantine: Quarantine
   readonly #operations: OpenOperations
@@ -66,7 +64,7 @@ export class FunctionPool {
     this.#reserve = this.#spawn(false)
     this.#quarantine = new Quarantine(
       (job) => this.#send(job, this.#reserve),
-      ({ call }) => this.#credit.get(call.functionId) ?? 0,
+      ({ standing }) => standing.credit,
     )
     this.#timers = [setInterval(() => this.#ping(), pingMs), setInterval(() => this.#watch(), watchMs)]
   }
@@ -77,25 +75,38 @@ export class FunctionPool {
   }
 
   invoke(call: HostCall): Promise<HostReply> {
-    const { functionId } = call
-    const running = this.#running.get(functionId) ?? 0
-    const at = performance.now()
-    if (this.#stopped) return Promise.resolve(faultOf(at, 'host-died', false, 'The function hosts have been stopped'))
-    if (running >= this.#options.maxConcurrentPerFunction) {
-      const text = `More than ${this.#options.maxConcurrentPerFunction} calls of the function are running`
-      return Promise.resolve(faultOf(at, 'too-many-calls', false, text))
+    return new Promise((resolve) => this.run(call, resolve))
+  }
+
+  run(call: HostCall, answer: (reply: HostReply) => void): void {
+    const { maxConcurrentPerFunction } = this.#options
+    const standing = this.#standingOf(call.functionId)
+    const refuse = (code: 'host-died' | 'too-many-calls', text: string) => {
+      const fault = faultOf(performance.now(), code, false, text)
+      queueMicrotask(() => answer(fault))
     }
-    this.#running.set(functionId, running + 1)
-    return new Promise((resolve) => {
-      const job = newJob(this.#nextId(), call, resolve)
+    if (this.#stopped) refuse('host-died', 'The function hosts have been stopped')
+    else if (standing.running >= maxConcurrentPerFunction) {
+      refuse('too-many-calls', `More than ${maxConcurrentPerFunction} calls of the function are running`)
+    } else {
+      standing.running += 1
+      const job = newJob(this.#nextId(), call, standing, answer)
       this.#jobs.set(job.id, job)
       this.#place(job)
-    })
+    }
+  }
+
+  #standingOf(functionId: string): Standing {
+    const known = this.#standings.get(functionId)
+    if (known !== undefined) return known
+    const standing = { place: hash(functionId), running: 0, credit: 0 }
+    this.#standings.set(functionId, standing)
+    return standing
   }
 
   dispose(functionId: string): void {
     this.#convicts.forget(functionId)
-    this.#credit.delete(functionId)
+    this.#standings.delete(functionId)
     for (const host of this.#all) host.send(toHost.dispose, 0, functionId)
   }
 
@@ -134,7 +145,7 @@ export class FunctionPool {
   #place(job: Job): void {
     const { functionId, revision } = job.call
     if (this.#convicts.has(functionId, revision)) this.#send(job, this.#penaltyHost())
-    else this.#send(job, this.#shared[hash(functionId) % this.#shared.length]!)
+    else this.#send(job, this.#shared[job.standing.place % this.#shared.length]!)
   }
 
   #penaltyHost(): HostProcess {
@@ -171,8 +182,7 @@ export class FunctionPool {
     if (job === undefined || job.host !== host) return
     const durationMs = performance.now() - job.at
     if (kind === fromHost.reply) {
-      const { functionId } = job.call
-      this.#credit.set(functionId, (this.#credit.get(functionId) ?? 0) + 1)
+      job.standing.credit += 1
       this.#finish(job, { kind: 'response', head, body, durationMs })
       return
     }
@@ -193,10 +203,7 @@ export class FunctionPool {
 
   #finish(job: Job, reply: HostReply): void {
     if (!this.#jobs.delete(job.id)) return
-    const { functionId } = job.call
-    const running = (this.#running.get(functionId) ?? 1) - 1
-    if (running === 0) this.#running.delete(functionId)
-    else this.#running.set(functionId, running)
+    job.standing.running -= 1
     this.#quarantine.finished(job)
     job.answer(reply)
   }

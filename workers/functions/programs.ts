@@ -21,7 +21,7 @@ export interface Program {
 }
 
 /** The message that a call points to is not there: the call came from another bus, or the stream was lost. */
-export class ProgramMissing extends Error {
+class ProgramMissing extends Error {
   override readonly name = 'ProgramMissing'
 }
 
@@ -31,7 +31,7 @@ const maxCodeBytes = 64 * 1024 * 1024
 /**
  * The programs of calls, each read once by its place in the stream. Secrets are opened for each isolate anew and kept nowhere.
  *
- * `load` throws {ProgramMissing}; {SealBroken} when a secret's key is missing; {BusUnavailable}.
+ * `load` throws {ProgramMissing} when there is no such program; {SealBroken} when a secret's key is missing; {BusUnavailable}.
  */
 export function programs(bus: Bus, keys: KeyRing | null): { load(call: CallTarget): Promise<Program> } {
   const cache = new LRUCache<number, { readonly code: string; readonly sourceMap: string }>({

@@ -1,8 +1,8 @@
 import type { CallFault, CallReply } from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
 import type { CallTallies } from './counters.ts'
-import type { FunctionHosts, HostReply } from './hosts.ts'
-import { ProgramMissing, type programs } from './programs.ts'
+import type { FunctionHosts, HostCall } from './hosts.ts'
+import type { programs } from './programs.ts'
 
 /** A call as a worker has it. */
 export interface HeldCall {
@@ -15,7 +15,7 @@ export interface HeldCall {
 }
 
 export interface RunnerOptions {
-  readonly hosts: Pick<FunctionHosts, 'invoke'>
+  readonly hosts: Pick<FunctionHosts, 'run'>
   readonly programs: ReturnType<typeof programs>
   readonly tallies: CallTallies
   /** Longest run of a handler. */
@@ -41,51 +41,44 @@ export interface RunResult {
   readonly durationMs: number
 }
 
-/** `again`: the call was counted when it ran before. */
-export type Runner = (call: HeldCall, again?: boolean) => Promise<RunResult>
+/**
+ * Counts a call and runs it in a host, then tells what it has come to; never throws. The hosts run again what may; what had effects, only
+ * where the function allows it. `again`: the call was counted when it ran before.
+ */
+export type Runner = (call: HeldCall, tell: (result: RunResult) => void, again?: boolean) => void
 
 const nothing = new Uint8Array()
 
 /** How often an idempotent call whose host was lost runs. */
 const maxAttempts = 3
 
-/** Counts a call and runs it in a host. The hosts run again what may; what had effects, only where the function allows it. Never throws. */
-export function runner(options: RunnerOptions): Runner {
-  const { tallies, log, onObservation } = options
-  return async (call, again = false) => {
-    const startedAt = performance.now()
-    const { fn: functionId, rev } = call.target
-    if (!again) tallies.count(functionId, rev)
-    try {
-      const reply = await invoke(options, call)
+export function runner({ hosts, programs, tallies, timeoutMs, log, onObservation }: RunnerOptions): Runner {
+  const attempt = (count: number, call: HeldCall, hostCall: HostCall, tell: (result: RunResult) => void) => {
+    hosts.run(hostCall, (reply) => {
       if (reply.kind === 'response')
-        return { head: reply.head, fault: null, body: reply.body, durationMs: reply.durationMs }
-      if (reply.code === 'threw') log(call, 'error', reply.stack ?? reply.message)
-      return failed({ code: reply.code, message: reply.message }, reply.durationMs)
+        tell({ head: reply.head, fault: null, body: reply.body, durationMs: reply.durationMs })
+      else if (reply.code === 'host-died' && call.target.idempotent === true && count < maxAttempts) {
+        attempt(count + 1, call, hostCall, tell)
+      } else {
+        if (reply.code === 'threw') log(call, 'error', reply.stack ?? reply.message)
+        tell(failed({ code: reply.code, message: reply.message }, reply.durationMs))
+      }
+    })
+  }
+  const load = async (call: HeldCall) => {
+    try {
+      return await programs.load(call.target)
     } catch (error) {
-      onObservation({ type: 'call-fault', functionId, invocationId: call.id, error })
-      const code = error instanceof ProgramMissing ? 'not-found' : 'internal'
-      return failed({ code, message: '' }, performance.now() - startedAt)
+      onObservation({ type: 'call-fault', functionId: call.target.fn, invocationId: call.id, error })
+      throw error
     }
   }
-}
-
-async function invoke({ hosts, programs, timeoutMs }: RunnerOptions, call: HeldCall): Promise<HostReply> {
-  const { id, target, start, body } = call
-  const hostCall = {
-    functionId: target.fn,
-    revision: target.rev,
-    invocationId: id,
-    envVersion: target.env,
-    program: () => programs.load(target),
-    start,
-    body,
-    timeoutMs,
-  }
-  for (let attempt = 1; ; attempt++) {
-    const reply = await hosts.invoke(hostCall)
-    const lost = reply.kind === 'fault' && reply.code === 'host-died'
-    if (!lost || attempt === maxAttempts || target.idempotent !== true) return reply
+  return (call, tell, again = false) => {
+    const { id: invocationId, target, start, body } = call
+    const { fn: functionId, rev: revision, env: envVersion } = target
+    if (!again) tallies.count(functionId, revision)
+    const program = () => load(call)
+    attempt(1, call, { functionId, revision, invocationId, envVersion, program, start, body, timeoutMs }, tell)
   }
 }
 

@@ -1,5 +1,5 @@
 import type { GuestReply } from '../sandbox/operations.ts'
-import { unpack } from '../sandbox/wire.ts'
+import { jsonReply, unpack } from '../sandbox/wire.ts'
 
 const CODES: ReadonlySet<string> = new Set(['no-handler', 'threw', 'unserialisable', 'output-too-large'])
 const NAME = /^[!#$%&'*+.^_`|~0-9a-z-]{1,256}$/
@@ -10,6 +10,7 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]{0,8192}$/
  * again; what is no reply is a failure `unserialisable`.
  */
 export function readReply(text: string): GuestReply {
+  if (text.startsWith(plainHead)) return { ...plain, body: text.slice(plainHead.length) }
   try {
     const { head, rest } = unpack<Record<string, unknown>>(text)
     if (head.ok === true) return successOf(head, rest) ?? garbled
@@ -24,6 +25,11 @@ export function readReply(text: string): GuestReply {
     return garbled
   }
 }
+
+/** What most functions answer needs no reading. */
+const plainHead = jsonReply(200, false, '')
+export const plainHeaders = { 'content-type': 'application/json' } as const
+const plain = { ok: true, status: 200, headers: plainHeaders, binary: false, waiting: false } as const
 
 const garbled: GuestReply = {
   ok: false,

@@ -10,15 +10,29 @@ export const slotCount = 256
 export class RunningSlots {
   readonly #fd: number
   readonly #four = Buffer.alloc(4)
+  #owner = 0
+  #telling = false
   readonly #free: number[] = Array.from({ length: slotCount - 1 }, (_, index) => slotCount - 1 - index)
 
   constructor(fd: number) {
     this.#fd = fd
   }
 
-  /** The host's own thread enters this call; 0 when it has left. */
+  /** The host's own thread enters this call. */
   own(call: number): void {
+    this.#owner = call
     this.#write(0, call)
+  }
+
+  /** It has left. Told at the end of the turn: most often it enters another call before. */
+  ownLeft(): void {
+    this.#owner = 0
+    if (this.#telling) return
+    this.#telling = true
+    queueMicrotask(() => {
+      this.#telling = false
+      if (this.#owner === 0) this.#write(0, 0)
+    })
   }
 
   /** A thread enters the call. Returns what tells that it has left. */

@@ -256,7 +256,7 @@ export class Tenant {
       return
     } finally {
       this.#entryCall = null
-      slots.own(0)
+      slots.ownLeft()
     }
     const ms = performance.now() - from
     call.started = true
@@ -312,7 +312,7 @@ export class Tenant {
       this.#failed(error, [call])
       return
     } finally {
-      this.#host.slots.own(0)
+      this.#host.slots.ownLeft()
     }
     if (value === '' || value === undefined) return
     this.#open.delete(ticket)

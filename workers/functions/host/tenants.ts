@@ -11,7 +11,7 @@ import {
 import { type Frame, type FrameWriter, fromHost, readCallBody } from './frames.ts'
 import { LogBook } from './log-book.ts'
 import type { ForwardedOperation } from './operations-host.ts'
-import { readReply } from './operations-reply.ts'
+import { plainHeaders, readReply } from './operations-reply.ts'
 import type { RunningSlots } from './running-slots.ts'
 import { Tenant, type TenantCall, type TenantHost } from './tenant.ts'
 import { Trust } from './trust.ts'
@@ -203,7 +203,7 @@ export class Tenants {
 
 /** Most functions answer with JSON and status 200: no text stands for that. */
 function headOf(status: number, headers: Readonly<Record<string, string>>): string {
-  if (status === 200 && headers['content-type'] === 'application/json' && Object.keys(headers).length === 1) return ''
+  if (headers === plainHeaders && status === 200) return ''
   const head: ReplyHead = { status, headers }
   return JSON.stringify(head)
 }

@@ -15,7 +15,7 @@ import {
 } from './intrinsics.ts'
 import type { GuestCall } from './operations.ts'
 import { successReply } from './reply.ts'
-import { pack } from './wire.ts'
+import { jsonReply } from './wire.ts'
 
 type Handler = (data: unknown, context: CallContext) => unknown
 type Program = (exports: object, require: (name: unknown) => never, module: { exports: unknown }) => unknown
@@ -103,9 +103,7 @@ function dataOf(call: GuestCall, body: CallBody): unknown {
 }
 
 function badRequest(): string {
-  const headers = { __proto__: null, 'content-type': 'application/json' }
-  const head = { __proto__: null, ok: true, status: 400, headers, binary: false, waiting: false }
-  return pack(head, `{"error":"${BAD_JSON}"}`)
+  return jsonReply(400, false, `{"error":"${BAD_JSON}"}`)
 }
 
 const { encodeURIComponent: encode } = globalThis

@@ -12,11 +12,12 @@ import {
   objectKeys,
   toText,
 } from './intrinsics.ts'
-import { latin1, pack } from './wire.ts'
+import { jsonReply, latin1, pack } from './wire.ts'
 
 interface Made {
   readonly status: number
-  readonly headers: Record<string, string>
+  /** Null: JSON. */
+  readonly headers: Record<string, string> | null
   readonly body: string
   readonly binary: boolean
 }
@@ -44,14 +45,13 @@ export function successReply(result: unknown, waiting: boolean): string {
   // A character is at most three bytes: the exact length is counted only where it decides.
   if (body.length > limits.maxOutputBytes) tooLarge()
   if (!binary && body.length * 3 > limits.maxOutputBytes && utf8Length(body) > limits.maxOutputBytes) tooLarge()
+  if (headers === null) return jsonReply(status, waiting, body)
   return pack({ __proto__: null, ok: true, status, headers, binary, waiting }, body)
 }
 
 function tooLarge(): never {
   throw new Refusal('output-too-large', `The result is larger than ${limits.maxOutputBytes} bytes`)
 }
-
-const jsonHeaders = (): Record<string, string> => ({ __proto__: null as never, 'content-type': 'application/json' })
 
 function made(result: unknown): Made {
   if (result === undefined) return { status: 204, headers: { __proto__: null as never }, body: '', binary: false }
@@ -67,7 +67,7 @@ function made(result: unknown): Made {
     const { status, body } = result as { status?: unknown; body?: unknown }
     if (status && body) return httpLike(status, body, (result as { headers?: unknown }).headers)
   }
-  return { status: 200, headers: jsonHeaders(), body: json(result, 'The result'), binary: false }
+  return { status: 200, headers: null, body: json(result, 'The result'), binary: false }
 }
 
 function httpLike(status: unknown, body: unknown, headers: unknown): Made {
@@ -77,7 +77,7 @@ function httpLike(status: unknown, body: unknown, headers: unknown): Made {
   const bytes = bytesOf(body)
   if (bytes !== null) return ofBytes(status, given, bytes)
   const text = typeof body === 'string' ? body : json(body, 'body')
-  return { status, headers: given ?? jsonHeaders(), body: text, binary: false }
+  return { status, headers: given, body: text, binary: false }
 }
 
 function ofBytes(status: number, headers: Record<string, string> | null, bytes: Uint8Array): Made {

@@ -14,6 +14,11 @@ import {
 /** One packet: the head as JSON, a line feed, the rest as it is. */
 export const pack = (head: unknown, rest = ''): string => `${jsonStringify(head)}\n${rest}`
 
+/** A reply of JSON, as `pack` would make it: most replies are such. */
+export function jsonReply(status: number, waiting: boolean, body: string): string {
+  return `{"ok":true,"status":${status},"headers":{"content-type":"application/json"},"binary":false,"waiting":${waiting}}\n${body}`
+}
+
 /** @throws {SyntaxError} when the text is no packet. */
 export function unpack<Head>(text: string): { readonly head: Head; readonly rest: string } {
   const end = indexOf(text, '\n')
