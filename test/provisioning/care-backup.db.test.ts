@@ -31,7 +31,7 @@ const backupsFolder = join(ground.folder, 'backups')
 const project = { projectId: 'shop', backupsFolder, type: 'MANUAL' as const }
 
 const run = <T>(node: PostgresNode, sql: string) =>
-  withSession(node, async (client) => (await client.query(sql)).rows as T[])
+  withSession(node, async (client) => (await client.query(sql)).rows as T[], { user: node.superuser })
 const rowsOf = async (node: PostgresNode) =>
   (await run<{ n: number }>(node, 'select n from event order by n')).map(({ n }) => n)
 /** Commits a row and answers a time just after the commit, on the server's clock. */
@@ -162,7 +162,9 @@ t.test('a damaged backup is told, and a cut-off one removed', async (t) => {
   t.equal(listBackups(backupsFolder).length, 1)
   t.strictSame(readdirSync(backupsFolder).length, 1, 'no half is left')
   let gone: Promise<void> | undefined
-  const kill = () => void (gone ??= ground.kill(source, 'SIGKILL'))
+  const kill = () => {
+    gone ??= ground.kill(source, 'SIGKILL')
+  }
   const killed = makeBaseBackup(source, { ...project, onProgress: kill })
   await t.rejects(killed)
   await gone

@@ -5,7 +5,10 @@ import type { PostgresNode } from './postgres-node.ts'
 export interface SessionOptions {
   /** Default: the instance's own database. */
   readonly database?: string
-  /** Default: the superuser of the node. */
+  /**
+   * Default: the superuser of the node, who finds only PostgreSQL's own names: users can make functions of the same names in
+   * their schemas.
+   */
   readonly user?: { readonly user: string; readonly password: string }
   /** Default 30,000: the longest a statement may take (`statement_timeout`); 0 for no limit. */
   readonly statementTimeoutMs?: number
@@ -54,6 +57,7 @@ export async function openSession(node: PostgresNode, options: SessionOptions = 
   try {
     await client.connect()
     if (!replication) await client.query(`set statement_timeout = ${statementTimeoutMs}`)
+    if (!replication && options.user === undefined) await client.query('set search_path = pg_catalog')
     return client
   } catch (error) {
     await client.end().catch(() => undefined)

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto'
+import { CareFailure, refuse } from '../care-failure.ts'
+
+export interface MigrationRequest {
+  readonly projectId: string
+  /** Dotted numbers and words (`1`, `2024.11.20`, `v3_1`). */
+  readonly version: string
+  readonly name: string
+  readonly description?: string
+  readonly sql: string
+  /** Default 60,000; at most 3,600,000: the longest the whole migration may take. */
+  readonly timeoutMs?: number
+}
+
+export interface MigrationRecord {
+  /** `mig-YYYYMMDD-HHMMSS`, `-2` and so on for more of one second. */
+  readonly id: string
+  readonly projectId: string
+  readonly version: string
+  readonly name: string
+  readonly description: string | null
+  readonly sql: string
+  readonly status: 'APPLIED' | 'FAILED'
+  /** RFC 3339. */
+  readonly appliedAt: string
+  readonly executionTimeMs: number
+  readonly errorMessage: string | null
+  /** SQLSTATE of the failure. */
+  readonly errorCode: string | null
+  /** First 8 hex digits of the SQL's MD5. */
+  readonly checksum: string
+  readonly sha256: string
+  /** What the statements reported, one line each. */
+  readonly output: string
+}
+
+const maxSqlBytes = 1024 * 1024
+const defaultTimeoutMs = 60_000
+const maxTimeoutMs = 3_600_000
+
+/** @throws {CareFailure} `refused` (400) naming the field. */
+export function readMigration(request: MigrationRequest): MigrationRequest & { readonly timeoutMs: number } {
+  const { version, name, sql, timeoutMs = defaultTimeoutMs } = request
+  if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(version)) {
+    refuse('version must be 1 to 64 letters, digits, dots, dashes or underscores.', { field: 'version' })
+  }
+  if (name.trim() === '' || name.length > 200) refuse('name must have 1 to 200 characters.', { field: 'name' })
+  if (sql.trim() === '') refuse('sql is empty.', { field: 'sql' })
+  if (Buffer.byteLength(sql) > maxSqlBytes) refuse('sql is longer than 1 MiB.', { status: 413, field: 'sql' })
+  if (!Number.isInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > maxTimeoutMs) {
+    refuse(`timeoutMs must be 1 to ${maxTimeoutMs}.`, { field: 'timeoutMs' })
+  }
+  return { ...request, timeoutMs }
+}
+
+export function checksumsOf(sql: string): { readonly checksum: string; readonly sha256: string } {
+  return {
+    checksum: createHash('md5').update(sql).digest('hex').slice(0, 8),
+    sha256: createHash('sha256').update(sql).digest('hex'),
+  }
+}
+
+/** `mig-YYYYMMDD-HHMMSS`, with `-2` and so on when that second has one. */
+export function migrationId(at: Date, taken: (id: string) => boolean): string {
+  const [day = '', time = ''] = at.toISOString().split('T')
+  const id = `mig-${day.replaceAll('-', '')}-${time.slice(0, 8).replaceAll(':', '')}`
+  for (let suffix = 1; ; suffix++) {
+    const candidate = suffix === 1 ? id : `${id}-${suffix}`
+    if (!taken(candidate)) return candidate
+  }
+}
+
+/**
+ * An applied version is applied again only as what it was: the same SQL is answered with the record of the first time.
+ *
+ * @throws {CareFailure} `refused` (409) for other SQL under an applied version.
+ */
+export function alreadyApplied(
+  records: readonly MigrationRecord[],
+  version: string,
+  sha256: string,
+): MigrationRecord | undefined {
+  const applied = records.find((record) => record.version === version && record.status === 'APPLIED')
+  if (applied === undefined || applied.sha256 === sha256) return applied
+  throw new CareFailure('refused', `Version ${version} was applied with other SQL (checksum ${applied.checksum}).`, {
+    status: 409,
+    field: 'version',
+    details: { appliedChecksum: applied.checksum },
+  })
+}
