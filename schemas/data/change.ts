@@ -40,6 +40,8 @@ export const changeHeader = {
   origin: 'Busbar-Origin',
   /** JSON array of the columns that were left out because the event would not fit into a message. */
   omitted: 'Busbar-Omitted',
+  /** GTIDs that were executed before its transaction: where to read from to get it again (MySQL, MariaDB). */
+  resume: 'Busbar-Resume',
 } as const
 
 /**

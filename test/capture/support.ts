@@ -3,11 +3,8 @@ import { DeliverPolicy, type JsMsg, jetstream, jetstreamManager } from '@nats-io
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { Client } from 'pg'
 import type { Test } from 'tap'
-import {
-  type Capture,
-  type PostgresCaptureOptions,
-  startPostgresCapture,
-} from '../../workers/capture/postgres-capture.ts'
+import type { Capture } from '../../workers/capture/capture-loop.ts'
+import { type PostgresCaptureOptions, startPostgresCapture } from '../../workers/capture/postgres-capture.ts'
 
 export type Owner = Pick<Test, 'teardown'>
 

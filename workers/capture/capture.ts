@@ -1,5 +1,6 @@
 import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
-import { type Capture, type PostgresCaptureOptions, startPostgresCapture } from './postgres-capture.ts'
+import type { Capture } from './capture-loop.ts'
+import { type PostgresCaptureOptions, startPostgresCapture } from './postgres-capture.ts'
 
 export interface CaptureOptions extends PostgresCaptureOptions {
   /** How long the start waits to learn how it goes. Default 10,000. */

@@ -21,10 +21,12 @@ export interface ChangeMessage {
   readonly body: string
   readonly position: Position
   /** Transaction id. */
-  readonly transaction: number
+  readonly transaction: number | string
   readonly command?: string
   /** Columns left out because the message would be too large. */
   readonly omitted?: readonly string[]
+  /** Where to read from to get its transaction again, for databases that do not keep that for us. */
+  readonly resume?: string
 }
 
 export interface ChangeLogOptions {
@@ -79,6 +81,7 @@ export class ChangeLog {
     return {
       last: last ? positionOf(last.header) : null,
       origin: last?.header.get(changeHeader.origin) ?? '',
+      resume: last?.header.get(changeHeader.resume) ?? '',
       isGap: last?.subject.endsWith('.gap') === true && last.subject.split('.').length === 3,
       lastSequence,
       lastOwnSequence: last?.seq ?? 0,
@@ -110,10 +113,18 @@ export class ChangeLog {
   }
 
   /** Tells all readers that changes may be missing here. What follows starts anew. */
-  async publishGap(subject: string, reason: string): Promise<void> {
+  async publishGap(
+    subject: string,
+    reason: string,
+    from?: { readonly origin: string; readonly resume: string },
+  ): Promise<void> {
     const head = headers()
     head.set(changeHeader.lsn, '0/0')
     head.set(changeHeader.index, '-1')
+    if (from !== undefined) {
+      head.set(changeHeader.origin, from.origin)
+      head.set(changeHeader.resume, from.resume)
+    }
     await this.#client.publish(subject, JSON.stringify({ reason, timestamp: Date.now() }), {
       headers: head,
       timeout: ackTimeoutMs,
@@ -125,6 +136,8 @@ export interface LogState {
   readonly last: Position | null
   /** Of the last message; empty when there is none. */
   readonly origin: string
+  /** What the last message says of where to read from; empty when it says nothing. */
+  readonly resume: string
   /** The last message is a gap marker. */
   readonly isGap: boolean
   readonly lastSequence: number
@@ -268,7 +281,11 @@ export class ChangePublisher {
   }
 }
 
-function headersOf({ position, transaction, command, omitted }: ChangeMessage, lsn: string, origin: string): MsgHdrs {
+function headersOf(
+  { position, transaction, command, omitted, resume }: ChangeMessage,
+  lsn: string,
+  origin: string,
+): MsgHdrs {
   const head = headers()
   head.set(changeHeader.lsn, lsn)
   head.set(changeHeader.index, String(position.index))
@@ -276,6 +293,7 @@ function headersOf({ position, transaction, command, omitted }: ChangeMessage, l
   head.set(changeHeader.origin, origin)
   if (command !== undefined) head.set(changeHeader.command, command)
   if (omitted !== undefined) head.set(changeHeader.omitted, JSON.stringify(omitted))
+  if (resume !== undefined) head.set(changeHeader.resume, resume)
   return head
 }
 

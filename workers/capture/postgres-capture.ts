@@ -1,19 +1,20 @@
-import { hash, randomUUID } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { NatsConnection } from '@nats-io/nats-core'
 import { Client, type ClientConfig } from 'pg'
 import { changeSubject, commandSubject, gapSubject, sourceSubjects } from '../../bus/subject.ts'
-import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
-import { ChangeLog, type LogState, PublishConflict } from './change-log.ts'
+import { type Capture, CaptureLoop, shortReason } from './capture-loop.ts'
+import type { CapturedSchemas } from './change-emitter.ts'
+import { ChangeLog, type LogState } from './change-log.ts'
 import { formatLsn } from './lsn.ts'
 import type { CaptureObservation } from './observation.ts'
 import { ChangeReader } from './postgres-changes.ts'
-import { CaptureRefused, checkRights, type Rights, refusalOf, SlotBusy } from './postgres-findings.ts'
-import { type CapturedSchemas, ensurePublications } from './postgres-publication.ts'
+import { checkRights, type Rights, refusalOf } from './postgres-findings.ts'
+import { ensurePublications } from './postgres-publication.ts'
 import { replicate } from './postgres-replication.ts'
 import { dropSlot, ensureSlot, retainedBytes, type Slot } from './postgres-slot.ts'
 import { TypeEncoders } from './postgres-types.ts'
-import { announceStatus } from './status.ts'
+import { CaptureBusy } from './refusal.ts'
 
 export interface PostgresCaptureOptions {
   /** As for `pg.Client`. */
@@ -36,33 +37,19 @@ export interface PostgresCaptureOptions {
   readonly refusedRetryMs?: number
 }
 
-export interface Capture {
-  status(): CaptureStatus
-  /** Stops reading; what was read is on the stream and confirmed, or comes again. */
-  stop(): Promise<void>
-}
-
-const firstBackOffMs = 100
-const maxBackOffMs = 10_000
-const standbyRetryMs = 500
-
 /**
  * Starts the reader of a PostgreSQL database's changes: logical replication in, events on `cdc.<source>.>` out, in commit order,
  * each exactly once. Resolves at once; the status tells how it goes. Runs until stopped, whatever fails.
  */
 export function startPostgresCapture(options: PostgresCaptureOptions): Capture {
-  return new PostgresCapture(options)
+  return new PostgresCapture(options).loop
 }
 
-class PostgresCapture implements Capture {
+class PostgresCapture {
+  readonly loop: CaptureLoop
   readonly #options: Required<Omit<PostgresCaptureOptions, 'onObservation'>>
   readonly #observe: (observation: CaptureObservation) => void
   readonly #log: ChangeLog
-  readonly #stopping = new AbortController()
-  readonly #signal: AbortSignal
-  readonly #finished: Promise<void>
-  readonly #announcement: { announce(): void; close(): void }
-  #status: CaptureStatus
   /** It cannot be read past its position, now or later. */
   #slotIsStuck = false
   #durable: DurablePosition | null = null
@@ -70,79 +57,38 @@ class PostgresCapture implements Capture {
   /** Ends the pause before the publications are looked at. */
   #wake: () => void = () => undefined
   #unpublishedKey = '[]'
-  /** Set when a session has read anything: the next failure starts with a short pause again. */
-  #wasRunning = false
 
   constructor(options: PostgresCaptureOptions) {
     const { onObservation = () => undefined, ...given } = options
     this.#options = { retainedBytesWarning: 1024 ** 3, checkMs: 1_000, refusedRetryMs: 5_000, ...given }
     this.#observe = onObservation
     const { source, slotName, publicationName, bus, streamName } = options
-    this.#signal = AbortSignal.any([options.signal, this.#stopping.signal])
     this.#log = new ChangeLog({ bus, streamName, slotName, subjects: sourceSubjects(source) })
-    this.#status = {
+    this.loop = new CaptureLoop({
       source,
-      captureId: randomUUID(),
-      state: 'starting',
-      statements: [],
       slot: slotName,
       publication: publicationName,
-      unpublished: [],
-      at: Date.now(),
-    }
-    this.#announcement = announceStatus(bus, () => this.status())
-    this.#finished = this.#run()
+      bus,
+      log: this.#log,
+      signal: options.signal,
+      refusedRetryMs: this.#options.refusedRetryMs,
+      onObservation,
+      session: (signal) => this.#session(signal),
+      meaning: (error) => this.#meaning(error),
+      position: () => (this.#durable === null ? undefined : formatLsn(this.#durable.lsn)),
+    })
+    this.loop.start()
   }
 
-  status(): CaptureStatus {
-    return { ...this.#status, ...(this.#durable && { confirmedLsn: formatLsn(this.#durable.lsn) }) }
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#finished
-  }
-
-  async #run(): Promise<void> {
-    let failures = 0
-    while (!this.#signal.aborted) {
-      let pauseMs: number
-      this.#wasRunning = false
-      try {
-        await this.#session()
-        break
-      } catch (thrown) {
-        if (this.#signal.aborted) break
-        const error = refusalOf(thrown) ?? thrown
-        // Servers before 18 decode with the publications of that moment and fail for ever where one was missing.
-        if (sqlState(error) === '42704' && /publication/.test(shortReason(error))) this.#slotIsStuck = true
-        failures = this.#wasRunning ? 1 : failures + 1
-        if (error instanceof CaptureRefused) {
-          pauseMs = this.#options.refusedRetryMs
-          this.#change({ state: 'refused', reason: error.message, statements: [...error.statements] })
-        } else if (error instanceof SlotBusy || sqlState(error) === '55006') {
-          pauseMs = standbyRetryMs
-          this.#change({ state: 'standby', reason: 'Another capture reads the slot', statements: [] })
-        } else {
-          pauseMs = error instanceof PublishConflict ? firstBackOffMs : backOffMs(failures)
-          this.#change({ state: 'failing', reason: shortReason(error), statements: [] })
-          const { source } = this.#options
-          this.#observe({ type: 'capture-failed', source, reason: shortReason(error), retryInMs: pauseMs, error })
-          if (error instanceof PublishConflict)
-            await this.#log.state().then(
-              (state) => this.#log.noteConflict(state),
-              () => undefined,
-            )
-        }
-      }
-      await delay(pauseMs, undefined, { signal: this.#signal }).catch(() => undefined)
-    }
-    this.#change({ state: 'stopped', statements: [] })
-    this.#announcement.close()
+  #meaning(thrown: unknown): unknown {
+    const error = refusalOf(thrown) ?? thrown
+    // Servers before 18 decode with the publications of that moment and fail for ever where one was missing.
+    if (sqlState(error) === '42704' && /publication/.test(shortReason(error))) this.#slotIsStuck = true
+    return sqlState(error) === '55006' ? new CaptureBusy('Another capture reads the slot', { cause: error }) : error
   }
 
   /** One connection from its set-up to its end. Resolves when stopped, rejects on every fault. */
-  async #session(): Promise<void> {
+  async #session(stopped: AbortSignal): Promise<void> {
     const { connection, slotName, checkMs } = this.#options
     const client = new Client({
       ...connection,
@@ -154,9 +100,9 @@ class PostgresCapture implements Capture {
     lost.promise.catch(() => undefined)
     client.on('error', (error) => lost.reject(error))
     const ending = new AbortController()
-    const signal = AbortSignal.any([this.#signal, ending.signal])
+    const signal = AbortSignal.any([stopped, ending.signal])
     const closeOnStop = () => void client.end().catch(() => undefined)
-    this.#signal.addEventListener('abort', closeOnStop, { once: true })
+    stopped.addEventListener('abort', closeOnStop, { once: true })
     let reading: Promise<void> = Promise.resolve()
     try {
       await client.connect()
@@ -178,7 +124,7 @@ class PostgresCapture implements Capture {
     } finally {
       ending.abort()
       await reading.catch(() => undefined)
-      this.#signal.removeEventListener('abort', closeOnStop)
+      stopped.removeEventListener('abort', closeOnStop)
       await Promise.race([client.end().catch(() => undefined), delay(2_000, undefined, { ref: false })])
     }
   }
@@ -225,10 +171,7 @@ class PostgresCapture implements Capture {
       onCaughtUp: (lsn) => {
         if (reader.idle && publisher.idle) durable.caughtUp(lsn)
       },
-      onStart: () => {
-        this.#wasRunning = true
-        this.#change({ state: 'running', statements: [] })
-      },
+      onStart: () => this.loop.running(),
       signal: AbortSignal.any([signal, ending.signal]),
     })
     try {
@@ -275,8 +218,7 @@ class PostgresCapture implements Capture {
     if (key !== this.#unpublishedKey) {
       this.#unpublishedKey = key
       if (unpublished.length > 0) this.#observe({ type: 'capture-unpublished', source, tables: unpublished })
-      this.#status = { ...this.#status, unpublished }
-      this.#announcement.announce()
+      this.loop.note({ unpublished }, true)
     }
     return names
   }
@@ -298,23 +240,13 @@ class PostgresCapture implements Capture {
   }
 
   #noteRetained(bytes: number): void {
-    this.#status = { ...this.#status, retainedBytes: bytes }
+    this.loop.note({ retainedBytes: bytes }, false)
     const { retainedBytesWarning, source, slotName } = this.#options
     if (bytes < retainedBytesWarning) this.#warnedBytes = 0
     else if (bytes >= Math.max(retainedBytesWarning, 2 * this.#warnedBytes)) {
       this.#warnedBytes = bytes
       this.#observe({ type: 'capture-retains-wal', source, slot: slotName, retainedBytes: bytes })
     }
-  }
-
-  #change(to: Pick<CaptureStatus, 'state' | 'statements'> & { readonly reason?: string }): void {
-    const { reason: before, ...rest } = this.#status
-    const same = rest.state === to.state && before === to.reason
-    this.#status = { ...rest, ...to, at: Date.now() }
-    this.#announcement.announce()
-    if (same) return
-    const { state, reason } = to
-    this.#observe({ type: 'capture-state', source: rest.source, state, ...(reason === undefined ? {} : { reason }) })
   }
 }
 
@@ -360,18 +292,6 @@ function originOf({ identity }: Slot): string {
   return hash('sha256', identity, 'hex').slice(0, 8)
 }
 
-function backOffMs(failures: number): number {
-  return Math.min(maxBackOffMs, firstBackOffMs * 2 ** Math.min(failures - 1, 10)) * (0.75 + Math.random() / 2)
-}
-
 function sqlState(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined
-}
-
-/** Connection errors of several addresses have no message of their own. */
-function shortReason(error: unknown): string {
-  if (error instanceof AggregateError && error.errors.length > 0) return shortReason(error.errors[0])
-  return error instanceof Error && error.message !== ''
-    ? error.message
-    : String((error as { code?: unknown })?.code ?? error)
 }

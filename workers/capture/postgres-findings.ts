@@ -1,19 +1,5 @@
 import type { Client } from 'pg'
-
-/** The database does not allow change capture; `statements` mend it. */
-export class CaptureRefused extends Error {
-  override readonly name = 'CaptureRefused'
-  readonly statements: readonly string[]
-  constructor(reason: string, statements: readonly string[], options?: ErrorOptions) {
-    super(reason, options)
-    this.statements = statements
-  }
-}
-
-/** The slot is read by somebody else. */
-export class SlotBusy extends Error {
-  override readonly name = 'SlotBusy'
-}
+import { CaptureRefused } from './refusal.ts'
 
 export interface Rights {
   /** As of `server_version_num`. */

@@ -1,9 +1,8 @@
 import { type Client, escapeIdentifier, escapeLiteral } from 'pg'
 import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
-import { CaptureRefused, type Rights } from './postgres-findings.ts'
-
-/** Schemas whose tables are published; `ALL`: every one but the system's and ours, those that are yet to come too. */
-export type CapturedSchemas = readonly string[] | 'ALL'
+import type { CapturedSchemas } from './change-emitter.ts'
+import type { Rights } from './postgres-findings.ts'
+import { CaptureRefused } from './refusal.ts'
 
 export interface PublicationOptions {
   readonly publicationName: string

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { parseLsn } from './lsn.ts'
-import { CaptureRefused, SlotBusy } from './postgres-findings.ts'
+import { CaptureBusy, CaptureRefused } from './refusal.ts'
 
 export interface Slot {
   readonly confirmedLsn: bigint
@@ -32,7 +32,7 @@ const slotSql = `
  * The slot, made when there is none.
  *
  * @param beforeCreating called before a slot is made: changes since the last one are lost.
- * @throws {SlotBusy} while somebody else reads it.
+ * @throws {CaptureBusy} while somebody else reads it.
  * @throws {CaptureRefused} when the name belongs to a slot of another kind.
  */
 export async function ensureSlot(
@@ -49,7 +49,7 @@ export async function ensureSlot(
         `${drop} -- or choose another app.changes.slot`,
       ])
     }
-    if (row.active) throw new SlotBusy(`The replication slot ${slotName} is read by another process`)
+    if (row.active) throw new CaptureBusy('Another capture reads the slot')
     if (row.walStatus !== 'lost' && row.confirmed !== null) return await slotOf(client, row)
     await beforeCreating('invalidated')
     await client.query('select pg_drop_replication_slot($1)', [slotName])
@@ -85,12 +85,12 @@ async function slotOf(client: Client, row: SlotRow): Promise<Slot> {
  * Drops the slot, when there is one that nobody reads: what it would send was decoded without a publication. The next one is made
  * as after any loss.
  *
- * @throws {SlotBusy} while somebody else reads it.
+ * @throws {CaptureBusy} while somebody else reads it.
  */
 export async function dropSlot(client: Client, slotName: string): Promise<void> {
   const row = await findSlot(client, slotName)
   if (row?.plugin !== 'pgoutput' || row.database !== row.current) return
-  if (row.active) throw new SlotBusy(`The replication slot ${slotName} is read by another process`)
+  if (row.active) throw new CaptureBusy('Another capture reads the slot')
   await client.query('select pg_drop_replication_slot($1)', [slotName])
 }
 

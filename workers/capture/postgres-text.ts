@@ -1,5 +1,6 @@
-/** Writes a value's text, as PostgreSQL prints it, as the JSON that `row_to_json` would make of it. */
-export type Encode = (text: string) => string
+import type { Encode } from './row-event.ts'
+
+// A value's text, as PostgreSQL prints it, becomes the JSON that `row_to_json` would make of it.
 
 const jsonNumber = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 

@@ -1,6 +1,5 @@
 import type { ClientBase } from 'pg'
 import {
-  type Encode,
   encodeArray,
   encodeBoolean,
   encodeComposite,
@@ -10,6 +9,7 @@ import {
   encodeTimestamp,
   encodeTimestampTz,
 } from './postgres-text.ts'
+import type { Encode } from './row-event.ts'
 
 /** Base types `row_to_json` does not write as texts. Source: PostgreSQL, json_categorize_type. */
 const baseEncoders: ReadonlyMap<number, Encode> = new Map([

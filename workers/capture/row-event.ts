@@ -1,8 +1,17 @@
-import type { Pgoutput } from 'pg-logical-replication'
 import type { ChangeEvent } from '../../schemas/data/change.ts'
-import type { Encode } from './postgres-text.ts'
 
-/** A row as pgoutput sends it: texts, null, and nothing for a value it left out (an unchanged TOASTed one). */
+/** Writes a value's text, as the database prints it, as JSON. */
+export type Encode = (text: string) => string
+
+/** A table as its changes come. */
+export interface ChangedTable {
+  readonly schema: string
+  readonly name: string
+  readonly columns: readonly { readonly name: string }[]
+  readonly keyColumns: readonly string[]
+}
+
+/** A row as texts, null, and nothing for a value that was left out (an unchanged TOASTed one of PostgreSQL). */
 export type Tuple = Readonly<Record<string, string | null | undefined>>
 
 type EventType = ChangeEvent['type']
@@ -23,7 +32,7 @@ export class EventWriter {
   readonly #heads: Readonly<Record<EventType, string>>
 
   /** @param encoders one for each column of the relation */
-  constructor(relation: Pgoutput.MessageRelation, encoders: readonly Encode[]) {
+  constructor(relation: ChangedTable, encoders: readonly Encode[]) {
     this.schema = relation.schema
     this.table = relation.name
     this.#columns = relation.columns.map(({ name }, index) => ({
