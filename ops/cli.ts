@@ -6,7 +6,6 @@ import { doctor } from './doctor.ts'
 import { tailEvents } from './events-tail.ts'
 import { describe } from './explain.ts'
 import { listKeys, printedKey, rotateKeys, shownKeys } from './keys.ts'
-import { newPlugin } from './plugin-new.ts'
 import { testPlugins } from './plugin-test.ts'
 import { findRole, roles } from './roles.ts'
 import { runRoles } from './run.ts'
@@ -173,7 +172,8 @@ examples(
     .description('write a plugin and its test, which run as they stand')
     .argument('<id>', '<family>.<name>')
     .option('--folder <folder>', 'where to', 'plugins')
-    .action((id: string, { folder }: { folder: string }) => {
+    .action(async (id: string, { folder }: { folder: string }) => {
+      const { newPlugin } = await import('./plugin-new.ts')
       const [file, test] = newPlugin(id, folder)
       process.stdout.write(
         `${file}\n${test}\nTest it: busbar plugin test ${folder}\nOffer it: busbar up --app.workflows.plugins=${resolve(folder)}\n`,

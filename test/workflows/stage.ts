@@ -22,7 +22,10 @@ interface StageOptions {
 }
 
 /** The workflow engine with a bus, a database, a gateway, a worker and the read models. */
-export async function workflowStage(t: Tap, { secretKeys, settings = {}, worker: workerOptions = {} }: StageOptions = {}) {
+export async function workflowStage(
+  t: Tap,
+  { secretKeys, settings = {}, worker: workerOptions = {} }: StageOptions = {},
+) {
   const [nats, postgres] = await Promise.all([testNats(t), testPostgres(t, { settings })])
   const bus = await connectBus({ url: nats.url, name: 'test' })
   await reconcileStreams(bus, streamSpecs())
@@ -32,7 +35,13 @@ export async function workflowStage(t: Tap, { secretKeys, settings = {}, worker:
   }
   const connection = { connectionString: postgres.url }
   const keys = secretKeys !== undefined && { secretKeys }
-  const worker = await startWorkflowWorker({ bus, egress: { allow: ['loopback'], deny: [] }, ...keys, ...workerOptions, onObservation })
+  const worker = await startWorkflowWorker({
+    bus,
+    egress: { allow: ['loopback'], deny: [] },
+    ...keys,
+    ...workerOptions,
+    onObservation,
+  })
   const projected = Promise.withResolvers<void>()
   const projector = startProjector({
     bus,
