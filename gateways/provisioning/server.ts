@@ -7,6 +7,7 @@ import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { asker } from './ask.ts'
+import { changeRoutes } from './changes.ts'
 import { healthRoutes } from './health.ts'
 import { openInstanceList } from './instance-list.ts'
 import { provisionRoutes } from './provision.ts'
@@ -77,6 +78,7 @@ async function createApp(service: ProvisioningService, options: ProvisioningGate
   const refuseOthers = refuseOtherMethods(app)
   healthRoutes(app, service)
   provisionRoutes(app, service)
+  changeRoutes(app, service)
   docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })
   refuseOthers()
   return app

@@ -41,6 +41,8 @@ export interface InstanceView {
   instances(): readonly Instance[]
   /** Something happened to the servers of an instance. */
   look(uid: string): void
+  /** What looked after the servers has gone, and they with it: they are to be started again. */
+  startAll(): void
 }
 
 const defaultObserveMs = 5_000
@@ -58,7 +60,10 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
   const view: InstanceView = {
     instances: () => [...known.values()].filter((state) => state.stage === 'wanted'),
     look: (uid) => {
-      for (const keeper of states.values()) if (keeper.uid === uid) keeper.look()
+      for (const keeper of states.values()) if (keeper.uid === uid) keeper.look(false)
+    },
+    startAll: () => {
+      for (const keeper of states.values()) keeper.look(true)
     },
   }
   const driver = await options.driver(view)
@@ -111,7 +116,8 @@ interface KeeperContext {
 interface Keeper {
   readonly uid: string
   tell(state: Instance): void
-  look(): void
+  /** @param down whether its servers may have to be started */
+  look(down: boolean): void
   end(): void
   readonly ended: Promise<void>
 }
@@ -154,8 +160,8 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
       state = next
       if (fresh) wake.resolve()
     },
-    look() {
-      up = false
+    look(down) {
+      if (down) up = false
       wake.resolve()
     },
     end() {

@@ -212,7 +212,8 @@ export function removeAll(place: LocalPlace): Step {
         if (existsSync(opened.folders.root)) {
           const first = instance.members.filter(({ name }) => name === instance.primary)
           for (const member of [...first, ...opened.standbys]) {
-            await opened.control.stop(opened.nodeOf(member), { timeoutMs: 10_000 })
+            // Nothing of it is wanted any more: no checkpoint, no last segment for the archive.
+            await opened.control.stop(opened.nodeOf(member), { mode: 'immediate', timeoutMs: 5_000 })
           }
         }
         removeInstanceFolder(opened.folders, instance.uid)

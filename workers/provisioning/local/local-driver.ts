@@ -3,8 +3,10 @@ import { facts, type OperationType } from '../../../schemas/provisioning/instanc
 import type { Driver, Plan, Step } from '../driver.ts'
 import { bringUp } from './bring-up.ts'
 import { createSteps, removeAll } from './create.ts'
-import { observe } from './observe.ts'
+import { failoverPlan, repairPlan } from './failover.ts'
+import { observe, type Watched } from './observe.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
+import { scalePlan } from './scale.ts'
 
 export interface LocalDriverOptions {
   readonly place: LocalPlace
@@ -16,7 +18,11 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
   const plans: Partial<Record<OperationType, Plan>> = {
     CREATE: { steps: createSteps(place, nothing), undo: [removeAll(place)] },
     DELETE: { steps: [removeAll(place), forget], undo: [] },
+    SCALE: scalePlan(place),
+    FAILOVER: failoverPlan(place),
+    REPAIR: repairPlan(place),
   }
+  const watched = new Map<string, Watched>()
   return {
     name: 'local',
     place: place.name,
@@ -44,7 +50,11 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
       throw new Rejected('provisioning/unsupported', `${type} is not for ${databaseType} with the local driver`)
     },
     bringUp: (instance, signal) => bringUp(place, instance, signal),
-    observe: (instance, signal) => observe(place, instance, signal),
+    observe(instance) {
+      const known = watched.get(instance.uid) ?? { missingSince: new Map(), silent: 0 }
+      watched.set(instance.uid, known)
+      return observe(place, instance, known)
+    },
     async ask(question) {
       throw new Rejected('provisioning/unsupported', `${question} is unknown`)
     },

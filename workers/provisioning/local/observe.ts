@@ -1,27 +1,81 @@
-import type { Instance } from '../../../schemas/provisioning/instance.ts'
+import { type Instance, isUnderWay } from '../../../schemas/provisioning/instance.ts'
+import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
+import { setSynchronous } from './create.ts'
+import { hasData, isStandby } from './members.ts'
 import type { LocalPlace } from './place.ts'
-import { openPostgres } from './postgres-instance.ts'
+import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
 import { withSession } from './postgres-session.ts'
 
+/** What is remembered between two looks. */
+export interface Watched {
+  /** Since when each has not been replicating, by name; performance.now(). */
+  readonly missingSince: Map<string, number>
+  /** Looks in a row at which the primary did not answer. */
+  silent: number
+}
+
+const silentLooks = 3
+/** A standby that has not come back by then is made anew. */
+const missingMs = 30_000
+/** After an attempt of the driver's own that failed. */
+const againMs = 60_000
+
 /** How an instance is, by asking its servers. */
-export async function observe(place: LocalPlace, instance: Instance, _signal: AbortSignal): Promise<Observed> {
+export async function observe(place: LocalPlace, instance: Instance, watched: Watched): Promise<Observed> {
   const opened = await openPostgres(place, instance)
+  let streaming: readonly string[]
   try {
-    const streaming = await withSession(
-      opened.primary(),
-      async (client) => {
-        const { rows } = await client.query<{ name: string }>(
-          "select application_name as name from pg_stat_replication where state = 'streaming'",
-        )
-        return rows.map(({ name }) => name)
-      },
-      { database: 'postgres', statementTimeoutMs: 3_000, applicationName: 'busbar health' },
-    )
-    const missing = opened.standbys.filter(({ name }) => !streaming.includes(name)).map(({ name }) => name)
-    if (missing.length === 0) return { health: 'HEALTHY', reason: null }
-    return { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` }
+    streaming = await streamingStandbys(opened)
+    watched.silent = 0
   } catch (error) {
-    return { health: 'DOWN', reason: (error as Error).message }
+    return await silentPrimary(opened, instance, watched, error as Error)
   }
+  if (tiers[instance.tier].synchronous) await setSynchronous(opened, instance, streaming.length)
+  const missing = opened.standbys.filter(({ name }) => !streaming.includes(name)).map(({ name }) => name)
+  for (const name of [...watched.missingSince.keys()]) if (!missing.includes(name)) watched.missingSince.delete(name)
+  for (const name of missing) if (!watched.missingSince.has(name)) watched.missingSince.set(name, performance.now())
+  if (missing.length === 0) return { health: 'HEALTHY', reason: null }
+  const lost = opened.standbys.filter((member) => {
+    const node = opened.nodeOf(member)
+    const late = performance.now() - (watched.missingSince.get(member.name) ?? Number.POSITIVE_INFINITY) > missingMs
+    return missing.includes(member.name) && (!hasData(node) || !isStandby(node) || late)
+  })
+  const seen = { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` } as const
+  if (lost.length === 0 || failedLately(instance, 'REPAIR')) return seen
+  return { ...seen, wants: { type: 'REPAIR', request: { members: lost.map(({ name }) => name) } } }
+}
+
+async function streamingStandbys(opened: PostgresInstance): Promise<readonly string[]> {
+  return await withSession(
+    opened.primary(),
+    async (client) => {
+      const { rows } = await client.query<{ name: string }>(
+        "select application_name as name from pg_stat_replication where state = 'streaming'",
+      )
+      return rows.map(({ name }) => name)
+    },
+    { database: 'postgres', statementTimeoutMs: 3_000, applicationName: 'busbar health' },
+  )
+}
+
+/** A primary that ended has a successor at once, one that does not answer after a few looks. */
+async function silentPrimary(
+  opened: PostgresInstance,
+  instance: Instance,
+  watched: Watched,
+  error: Error,
+): Promise<Observed> {
+  watched.silent++
+  const seen = { health: 'DOWN', reason: error.message } as const
+  const ended = (await opened.control.pid(opened.primary())) === undefined
+  const able = opened.standbys.some((member) => isStandby(opened.nodeOf(member)))
+  if (!able || failedLately(instance, 'FAILOVER')) return seen
+  if (!ended && watched.silent < silentLooks) return seen
+  return { ...seen, wants: { type: 'FAILOVER', request: { reason: ended ? 'ended' : 'silent' } } }
+}
+
+function failedLately({ operation }: Instance, type: 'FAILOVER' | 'REPAIR'): boolean {
+  if (operation.type !== type || operation.state !== 'FAILED' || isUnderWay(operation)) return false
+  return Date.now() - (operation.endedAt ?? 0) < againMs
 }

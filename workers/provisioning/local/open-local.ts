@@ -55,9 +55,6 @@ export function openLocalDriver(options: LocalDriverOptions, view: InstanceView)
 /** One connection for all; a new one when it is lost. */
 function supervising(home: string, view: InstanceView, signal: AbortSignal) {
   let current: Promise<Supervisor> | null = null
-  const lookAtAll = () => {
-    for (const { uid } of view.instances()) view.look(uid)
-  }
   const open = async () => {
     const supervisor = await openSupervisor(home, {
       onEnded: ({ key }) => view.look(key.split('/')[0]!),
@@ -65,7 +62,7 @@ function supervising(home: string, view: InstanceView, signal: AbortSignal) {
     })
     void supervisor.lost.then(() => {
       current = null
-      if (!signal.aborted) lookAtAll()
+      if (!signal.aborted) view.startAll()
     })
     return supervisor
   }

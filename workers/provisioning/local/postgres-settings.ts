@@ -39,7 +39,7 @@ function standbyFile(node: Pick<PostgresNode, 'dataFolder'>): string {
 /** A standby finds its primary at the instance's port, whichever server that is. */
 function standbySettings(node: PostgresNode): Record<string, string> {
   const file = standbyFile(node)
-  if (!existsSync(file)) return {}
+  if (!existsSync(file) || !existsSync(join(node.dataFolder, 'standby.signal'))) return {}
   const name = memberName(node)
   const [, port = '0'] = headOf(file).split(':')
   return {
