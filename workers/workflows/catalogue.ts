@@ -57,6 +57,28 @@ import { stripe } from './plugins/saas/stripe.ts'
 import { trello } from './plugins/saas/trello.ts'
 import { twilio } from './plugins/saas/twilio.ts'
 import { zendesk } from './plugins/saas/zendesk.ts'
+import { aggregate } from './plugins/transforms/aggregate.ts'
+import { base64 } from './plugins/transforms/base64.ts'
+import { compress } from './plugins/transforms/compress.ts'
+import { csv } from './plugins/transforms/csv.ts'
+import { filter } from './plugins/transforms/filter.ts'
+import { hash } from './plugins/transforms/hash.ts'
+import { html } from './plugins/transforms/html.ts'
+import { join } from './plugins/transforms/join.ts'
+import { markdown } from './plugins/transforms/markdown.ts'
+import { regex } from './plugins/transforms/regex.ts'
+import { sort } from './plugins/transforms/sort.ts'
+import { xml } from './plugins/transforms/xml.ts'
+import { yaml } from './plugins/transforms/yaml.ts'
+import { crypto } from './plugins/utility/crypto.ts'
+import { datetime } from './plugins/utility/datetime.ts'
+import { json } from './plugins/utility/json.ts'
+import { math } from './plugins/utility/math.ts'
+import { random } from './plugins/utility/random.ts'
+import { string } from './plugins/utility/string.ts'
+import { template } from './plugins/utility/template.ts'
+import { url } from './plugins/utility/url.ts'
+import { uuid } from './plugins/utility/uuid.ts'
 
 /** The built-in plugins, in the order of the catalogue. A library that one needs is imported when it first runs. */
 export const catalogue: readonly Plugin[] = [
@@ -85,6 +107,20 @@ export const catalogue: readonly Plugin[] = [
   limit,
   merge,
   whileLoop,
+  // Transforms
+  csv,
+  xml,
+  base64,
+  hash,
+  regex,
+  filter,
+  sort,
+  yaml,
+  html,
+  markdown,
+  aggregate,
+  join,
+  compress,
   // Databases
   postgres,
   mysql,
@@ -124,4 +160,14 @@ export const catalogue: readonly Plugin[] = [
   ollama,
   embeddings,
   image,
+  // Utility
+  uuid,
+  random,
+  json,
+  url,
+  template,
+  math,
+  string,
+  datetime,
+  crypto,
 ]

@@ -30,17 +30,17 @@ export function sumOf(values: readonly Decimal[]): Decimal {
 
 /** To 40 digits. */
 export function quotient(dividend: Decimal, divisor: Decimal | number): Decimal {
-  return new Divided(dividend).div(divisor)
+  return new Exact(new Divided(dividend).div(divisor))
 }
 
 /** To 40 digits. */
 export function rootOf(value: Decimal): Decimal {
-  return new Divided(value).sqrt()
+  return new Exact(new Divided(value).sqrt())
 }
 
-/** With 40 digits for all that follows. */
-export function rounded(value: Decimal): Decimal {
-  return new Divided(value).plus(0)
+/** What a function without exact results gives, to 40 digits. */
+export function approximate(value: Decimal, work: (value: Decimal) => Decimal): Decimal {
+  return new Exact(work(new Divided(value)))
 }
 
 /** As a number where a double says exactly the same, else as a text of its digits. */
@@ -50,7 +50,7 @@ export function plainNumber(value: Decimal): number | string {
   return value.e > 200 || value.e < -200 ? value.toString() : value.toFixed()
 }
 
-/** The nearest number where there are digits without end, as those of 1/3; else as `plainNumber`. */
+/** As `plainNumber`, but the nearest number where digits go on, as those of 1/3 do. */
 export function nearestNumber(value: Decimal): number | string {
-  return value.precision() >= 40 ? value.toNumber() : plainNumber(value)
+  return value.isInteger() || value.precision() <= 35 ? plainNumber(value) : value.toNumber()
 }

@@ -1,7 +1,8 @@
 import { TaskFailure } from '../../plugin.ts'
 import { compareValues } from '../compare-values.ts'
-import { type Decimal, decimalAt, decimalOf, nearestNumber, plainNumber, quotient, rootOf, sumOf } from '../decimals.ts'
+import { type Decimal, decimalAt, decimalOf, nearestNumber, plainNumber, sumOf } from '../decimals.ts'
 import { keyOf } from '../list-properties.ts'
+import { averageOf, deviationOf, medianOf } from '../statistics.ts'
 import type { Measure } from './aggregate.ts'
 
 interface Asked {
@@ -72,27 +73,4 @@ function orderOf(one: unknown, other: unknown): number {
   if (typeof one === typeof other && typeof one !== 'string') return compareValues(one, other)
   const [first, second] = [decimalOf(one), decimalOf(other)]
   return first === null || second === null ? compareValues(one, other) : first.cmp(second)
-}
-
-export function averageOf(values: readonly Decimal[]): Decimal {
-  return quotient(sumOf(values), values.length)
-}
-
-export function medianOf(values: readonly Decimal[]): Decimal {
-  const sorted = values.toSorted((one, other) => one.cmp(other))
-  const middle = sorted.length >> 1
-  return sorted.length % 2 === 1 ? sorted[middle]! : quotient(sorted[middle - 1]!.plus(sorted[middle]!), 2)
-}
-
-/** Of a sample. */
-export function deviationOf(values: readonly Decimal[]): Decimal {
-  return rootOf(varianceOf(values))
-}
-
-/** Of a sample: from the exact sum of squares, so that nothing cancels out. */
-export function varianceOf(values: readonly Decimal[]): Decimal {
-  const sum = sumOf(values)
-  const squares = sumOf(values.map((value) => value.times(value)))
-  const times = values.length
-  return quotient(squares.times(times).minus(sum.times(sum)), times * (times - 1))
 }

@@ -87,7 +87,7 @@ tasks:
   async run({ input }) {
     if (input.operation === 'inspect') return await inspected(needed(input.id, 'id', 'inspect').trim())
     const next = await makerOf(input)
-    const ids = Array.from({ length: input.count }, next)
+    const ids = Array.from({ length: input.count }, () => next())
     return { id: ids[0]!, ids, kind: input.kind }
   },
 })

@@ -1,0 +1,205 @@
+import type { DateTime } from 'luxon'
+import { type Static, Type } from 'typebox'
+import { cronMistake, nextTick } from '../../../../schemas/cron.ts'
+import { definePlugin, TaskFailure } from '../../plugin.ts'
+import { needed } from '../content.ts'
+import { businessDaysBetween, moveBusinessDays } from './business-days.ts'
+import { checked, durationOf, instantOf, type Luxon } from './datetime-instant.ts'
+import { told } from './datetime-told.ts'
+
+const units = ['millisecond', 'second', 'minute', 'hour', 'day', 'week', 'month', 'quarter', 'year'] as const
+
+const When = (description: string, example: unknown) =>
+  Type.Optional(Type.Union([Type.String(), Type.Number()], { description, examples: [example] }))
+
+const Input = Type.Object(
+  {
+    operation: Type.Enum(
+      ['now', 'parse', 'add', 'diff', 'start-of', 'end-of', 'next-cron', 'add-business-days', 'business-days-between'],
+      {
+        description:
+          '`now`; `parse` a date (and write it in another format or zone); `add` a duration, which may be negative; the `diff` to another date; the first or last moment of a day, month, …; the next ticks of a cron expression; business days',
+        default: 'now',
+        examples: ['add'],
+      },
+    ),
+    value: When(
+      'The date: ISO 8601, RFC 2822, a date of HTTP or SQL, epoch milliseconds, or as `inputFormat` says; now by default',
+      '2027-03-27T12:00:00',
+    ),
+    inputFormat: Type.Optional(
+      Type.String({
+        description: 'How `value` is written, in the tokens of Luxon',
+        maxLength: 200,
+        examples: ['dd.MM.yyyy HH:mm'],
+      }),
+    ),
+    zone: Type.String({
+      description: 'IANA time zone: that of a date that names none, and of the result',
+      default: 'UTC',
+      maxLength: 100,
+      examples: ['Europe/Berlin'],
+    }),
+    format: Type.String({
+      description:
+        'How to write the result: `iso`, `date`, `time`, `rfc2822`, `http`, `sql`, `epoch-ms`, `epoch-s`, or tokens of Luxon',
+      default: 'iso',
+      maxLength: 200,
+      examples: ['cccc, d LLLL yyyy'],
+    }),
+    locale: Type.String({ description: 'Language of names in it', default: 'en', maxLength: 64, examples: ['de'] }),
+    amount: Type.Optional(
+      Type.Union([Type.String(), Type.Record(Type.String(), Type.Number())], {
+        description: 'Of add: an ISO 8601 duration, or numbers by unit',
+        examples: ['P1M', { days: 1, hours: -2 }],
+      }),
+    ),
+    other: When('Of diff and business-days-between: the other date', '2027-04-01'),
+    unit: Type.Enum([...units], {
+      description: 'Of diff: in what; of start-of and end-of: of what',
+      default: 'day',
+      examples: ['month'],
+    }),
+    cron: Type.Optional(
+      Type.String({ description: 'Of next-cron: five or six fields', maxLength: 200, examples: ['0 9 * * 1-5'] }),
+    ),
+    count: Type.Integer({
+      description: 'Of next-cron: how many ticks',
+      default: 1,
+      minimum: 1,
+      maximum: 1_000,
+      examples: [5],
+    }),
+    days: Type.Integer({
+      description: 'Of add-business-days: how many; below 0: back',
+      default: 1,
+      minimum: -10_000,
+      maximum: 10_000,
+      examples: [10],
+    }),
+    weekend: Type.Array(Type.Integer({ minimum: 1, maximum: 7 }), {
+      description: 'Days of the week that are no business days: 1 is Monday',
+      default: [6, 7],
+      maxItems: 6,
+      examples: [[5, 6]],
+    }),
+    holidays: Type.Array(Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}$' }), {
+      description: 'Dates that are no business days',
+      default: [],
+      maxItems: 10_000,
+      examples: [['2027-01-01']],
+    }),
+  },
+  { additionalProperties: false },
+)
+
+export type DateTimeInput = Static<typeof Input>
+
+const Part = (description: string, example: number) => Type.Integer({ description, examples: [example] })
+
+export const datetime = definePlugin({
+  id: 'util.datetime',
+  name: 'Date and time',
+  category: 'Utility',
+  description:
+    'Reads, writes, moves and compares dates in any time zone, with its clock changes; business days; and when a cron expression is due.',
+  effect: 'pure',
+  input: Input,
+  output: Type.Object({
+    value: Type.Union([Type.String(), Type.Number()], {
+      description: 'The date as the format says; the number of units or days that were asked for',
+      examples: ['2027-04-27T12:00:00.000+02:00'],
+    }),
+    iso: Type.Optional(
+      Type.String({ description: 'ISO 8601 in the zone', examples: ['2027-04-27T12:00:00.000+02:00'] }),
+    ),
+    utc: Type.Optional(Type.String({ description: 'ISO 8601 in UTC', examples: ['2027-04-27T10:00:00.000Z'] })),
+    epochMs: Type.Optional(Part('Milliseconds since 1970', 1_808_820_000_000)),
+    zone: Type.Optional(Type.String({ description: 'The zone', examples: ['Europe/Berlin'] })),
+    parts: Type.Optional(
+      Type.Object(
+        {
+          year: Part('Year', 2027),
+          month: Part('Month', 4),
+          day: Part('Day of the month', 27),
+          hour: Part('Hour', 12),
+          minute: Part('Minute', 0),
+          second: Part('Second', 0),
+          millisecond: Part('Millisecond', 0),
+          weekday: Part('Day of the week, 1 is Monday', 2),
+          week: Part('ISO week', 17),
+          weekYear: Part('Year of the ISO week', 2027),
+          quarter: Part('Quarter', 2),
+          dayOfYear: Part('Day of the year', 117),
+          daysInMonth: Part('Days of the month', 30),
+          offsetMinutes: Part('Minutes ahead of UTC', 120),
+          isDst: Type.Boolean({ description: 'Whether it is summer time', examples: [true] }),
+          isLeapYear: Type.Boolean({ description: 'Whether the year has a 29 February', examples: [false] }),
+          isBusinessDay: Type.Boolean({ description: 'Whether it is neither weekend nor holiday', examples: [true] }),
+        },
+        { description: 'Its parts, in the zone', examples: [{ year: 2027 }] },
+      ),
+    ),
+    duration: Type.Optional(Type.String({ description: 'Of diff: as an ISO 8601 duration', examples: ['P1M3D'] })),
+    times: Type.Optional(Type.Array(Type.String(), { description: 'Of next-cron: the ticks', examples: [[]] })),
+  }),
+  example: `name: next-month
+tasks:
+  - name: due
+    type: util.datetime
+    properties:
+      operation: add
+      value: 2027-03-27T12:00:00
+      zone: Europe/Berlin
+      amount: P1M
+`,
+  async run({ input }) {
+    const luxon = await import('luxon')
+    const at = instantOf(luxon, input, input.value, 'value')
+    switch (input.operation) {
+      case 'add':
+        return told(checked(at.plus(durationOf(luxon, needed(input.amount, 'amount', 'add'))), 'amount'), input)
+      case 'start-of':
+        return told(at.startOf(input.unit), input)
+      case 'end-of':
+        return told(at.endOf(input.unit), input)
+      case 'diff':
+        return difference(at, instantOf(luxon, input, needed(input.other, 'other', 'diff'), 'other'), input.unit)
+      case 'next-cron':
+        return ticks(luxon, at, input)
+      case 'add-business-days':
+        return told(checked(moveBusinessDays(at, input.days, input), 'days'), input)
+      case 'business-days-between':
+        return {
+          value: businessDaysBetween(
+            at,
+            instantOf(luxon, input, needed(input.other, 'other', input.operation), 'other'),
+            input,
+          ),
+        }
+      default:
+        return told(at, input)
+    }
+  },
+})
+
+function difference(from: DateTime, to: DateTime, unit: DateTimeInput['unit']) {
+  const value = to.diff(from, unit).as(unit)
+  const [earlier, later] = to < from ? [to, from] : [from, to]
+  const duration = later.diff(earlier, ['years', 'months', 'days', 'hours', 'minutes', 'seconds']).rescale()
+  return { value, duration: `${to < from ? '-' : ''}${duration.toISO()}` }
+}
+
+function ticks({ DateTime }: Luxon, at: DateTime, { cron: given, zone, count, ...rest }: DateTimeInput) {
+  const time = { cron: needed(given, 'cron', 'next-cron'), timezone: zone }
+  const mistake = cronMistake(time, at.toMillis())
+  if (mistake !== null) throw new TaskFailure('refused', `properties.cron: ${mistake}`)
+  const times: DateTime[] = []
+  for (let tick = nextTick(time, at.toMillis()); tick !== null && times.length < count; tick = nextTick(time, tick)) {
+    times.push(DateTime.fromMillis(tick, { zone }))
+  }
+  return {
+    ...told(times[0]!, { ...rest, zone, count, cron: time.cron }),
+    times: times.map((each) => each.toISO() ?? ''),
+  }
+}
