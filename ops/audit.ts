@@ -28,5 +28,7 @@ export function shownReport({ first, entries, messages, head, broken }: ChainRep
     return `The audit log is broken at message ${broken.sequence} of EVT_AUDIT: ${broken.reason}. Whole until entry ${head.number}.\n`
   }
   if (entries === 0) return 'The audit log is empty.\n'
-  return `The audit log is whole: ${entries} entries from ${first} to ${head.number}, in ${messages} messages.\nHead ${head.number}:${head.hash}\n`
+  const before =
+    first === 1 ? '' : `Entries before ${first} are not there: forgotten, if the stream was told to, or removed.\n`
+  return `The audit log is whole: ${entries} entries from ${first} to ${head.number}, in ${messages} messages.\n${before}Head ${head.number}:${head.hash}\n`
 }

@@ -27,7 +27,7 @@ const pageSize = 256
 export async function verifyAudit(bus: Bus, expected: AuditHead | null): Promise<ChainReport> {
   const { state } = await asking(bus, () => bus.manager.streams.info(auditPlace.stream))
   const walk = new Walk(expected)
-  for (let sequence = state.first_seq; sequence <= state.last_seq && walk.broken === null; ) {
+  for (let sequence = Math.max(1, state.first_seq); sequence <= state.last_seq && walk.broken === null; ) {
     const page = await asking(bus, () => readPage(bus, auditPlace.stream, { seq: sequence, batch: pageSize }))
     for (const stored of page) {
       if (walk.broken !== null) break
