@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { JetStreamApiError } from '@nats-io/jetstream'
 import { type Append, type Pending, pendingHeaders, settle } from './append.ts'
-import type { Bus } from './connect.ts'
+import { type Bus, BusUnavailable } from './connect.ts'
 import { encodeMessage, type Fact, messageIdHeader, newId } from './message.ts'
 import { putAside } from './objects.ts'
 import { asking, natsHeaders } from './publish.ts'
@@ -22,7 +23,22 @@ export async function appendBatch(bus: Bus, appends: readonly Append<Fact>[]): P
       return { ...place, id: encoded.headers[messageIdHeader]!, encoded }
     }),
   )
-  await settle(bus, stream, pendings, () => asking(bus, () => sendBatch(bus, pendings)))
+  await settle(bus, stream, pendings, () => whenAdmitted(bus, () => asking(bus, () => sendBatch(bus, pendings))))
+}
+
+/** A server takes only so many batches of a stream at once; one that it does not admit has left nothing behind. */
+const tooManyBatches = 10210
+
+async function whenAdmitted<T>(bus: Bus, send: () => Promise<T>): Promise<T> {
+  for (const until = Date.now() + bus.timeoutMs; ; ) {
+    try {
+      return await send()
+    } catch (error) {
+      if (!(error instanceof JetStreamApiError) || error.code !== tooManyBatches) throw error
+      if (Date.now() > until) throw new BusUnavailable('The bus takes no more batches now', { cause: error })
+    }
+    await sleep(5 + Math.random() * 45)
+  }
 }
 
 function checked(appends: readonly Append<Fact>[]): string {
