@@ -5,11 +5,12 @@ import { promisify } from 'node:util'
 import { CareFailure } from './care-failure.ts'
 import type { NodeAccount } from './postgres-node.ts'
 
-/** Puts a whole file in place: readers see the old content or the new, also after a power cut. Mode 0600. */
-export async function writeDurably(path: string, content: string | Buffer): Promise<void> {
+/** Puts a whole file in place: readers see the old content or the new, also after a power cut. Mode 0600, of `owner`. */
+export async function writeDurably(path: string, content: string | Buffer, owner?: NodeAccount): Promise<void> {
   const unfinished = join(dirname(path), `.${basename(path)}.${process.pid}.tmp`)
   const file = await open(unfinished, 'w', 0o600)
   try {
+    if (owner !== undefined) await file.chown(owner.uid, owner.gid)
     await file.writeFile(content)
     await file.sync()
   } finally {
