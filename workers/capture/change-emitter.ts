@@ -1,6 +1,6 @@
 import { Check } from 'typebox/value'
 import { CommandMessage } from '../../schemas/data/change.ts'
-import type { ChangeMessage, ChangePublisher, Position } from './change-log.ts'
+import type { ChangeMessage, ChangePublisher } from './change-log.ts'
 import type { EventWriter, Tuple } from './row-event.ts'
 
 /** Schemas whose tables are published; `ALL`: every one but the system's and ours, those that are yet to come too. */
@@ -9,8 +9,8 @@ export type CapturedSchemas = readonly string[] | 'ALL'
 export interface ChangeEmitterOptions {
   readonly schemas: CapturedSchemas
   readonly subjects: ChangeSubjects
-  /** The last change the stream holds: it and those before it are left out. */
-  readonly last: Position | null
+  /** Whether the stream holds a change already: it is left out then. */
+  readonly isStored: (transaction: Transaction, index: number) => boolean
   readonly publisher: ChangePublisher
   readonly maxBodyBytes: number
   readonly onOversized: (change: {
@@ -65,7 +65,7 @@ export class ChangeEmitter {
     { operation, rows, write }: RowChange,
   ): Promise<void> | undefined {
     const index = transaction.count++
-    if (!this.#isWanted(schema, transaction.lsn, index)) return undefined
+    if (!this.#isWanted(schema) || this.#options.isStored(transaction, index)) return undefined
     const writer = writerOf()
     const { body, omitted } = this.#fit(writer, rows, (left) => write(writer, transaction.timestamp, left))
     return this.#publish({ subject: this.#subjectOf(writer, operation), body, omitted, index, transaction })
@@ -77,7 +77,7 @@ export class ChangeEmitter {
     const command = parseCommand(body)
     if (!command || Buffer.byteLength(body) > this.#options.maxBodyBytes) return undefined
     transaction.command = command.commandId
-    if (this.#isStored(transaction.lsn, index)) return undefined
+    if (this.#options.isStored(transaction, index)) return undefined
     return this.#publish({ subject: this.#options.subjects.command, body, index, transaction })
   }
 
@@ -119,14 +119,9 @@ export class ChangeEmitter {
     throw new Error(`The key of a row of ${writer.schema}.${writer.table} is too large for a message`)
   }
 
-  #isWanted(schema: string, lsn: bigint, index: number): boolean {
+  #isWanted(schema: string): boolean {
     const { schemas } = this.#options
-    return (schemas === 'ALL' || schemas.includes(schema)) && !this.#isStored(lsn, index)
-  }
-
-  #isStored(lsn: bigint, index: number): boolean {
-    const { last } = this.#options
-    return last !== null && (lsn < last.lsn || (lsn === last.lsn && index <= last.index))
+    return schemas === 'ALL' || schemas.includes(schema)
   }
 
   #subjectOf({ schema, table }: EventWriter, operation: Operation): string {

@@ -82,6 +82,7 @@ export class ChangeLog {
       last: last ? positionOf(last.header) : null,
       origin: last?.header.get(changeHeader.origin) ?? '',
       resume: last?.header.get(changeHeader.resume) ?? '',
+      transaction: last?.header.get(changeHeader.transaction) ?? '',
       isGap: last?.subject.endsWith('.gap') === true && last.subject.split('.').length === 3,
       lastSequence,
       lastOwnSequence: last?.seq ?? 0,
@@ -138,6 +139,8 @@ export interface LogState {
   readonly origin: string
   /** What the last message says of where to read from; empty when it says nothing. */
   readonly resume: string
+  /** Id of the last message's transaction; empty when it has none. */
+  readonly transaction: string
   /** The last message is a gap marker. */
   readonly isGap: boolean
   readonly lastSequence: number
@@ -223,7 +226,8 @@ export class ChangePublisher {
     const { slotName, origin, subjects } = this.#options
     const lsn = formatLsn(message.position.lsn)
     const publishing = this.#client.publish(message.subject, body, {
-      msgID: `${slotName}/${lsn}/${message.position.index}`,
+      // The numbers of GTIDs are unique by their source only.
+      msgID: `${slotName}/${typeof message.transaction === 'string' ? message.transaction : lsn}/${message.position.index}`,
       headers: headersOf(message, lsn, origin),
       timeout: ackTimeoutMs,
       expect: {

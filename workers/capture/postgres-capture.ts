@@ -143,12 +143,13 @@ class PostgresCapture {
     readonly encoders: TypeEncoders
   }): Promise<void> {
     const { connection, slotName, schemas, source } = this.#options
+    const { last } = state
     const durable = new DurablePosition(slot.confirmedLsn)
     this.#durable = durable
     const publisher = this.#log.publisher(state, originOf(slot), (stored) => durable.stored(stored))
     const reader = new ChangeReader({
       schemas,
-      last: state.last,
+      isStored: ({ lsn }, index) => last !== null && (lsn < last.lsn || (lsn === last.lsn && index <= last.index)),
       publisher,
       maxBodyBytes: state.maxBodyBytes,
       subjects: {

@@ -1,0 +1,302 @@
+import { jetstreamManager } from '@nats-io/jetstream'
+import { type Connection, createConnection } from 'mysql2/promise'
+import t, { type Test } from 'tap'
+import { changeHeader } from '../../schemas/data/change.ts'
+import { type MysqlCaptureOptions, startMysqlCapture } from '../../workers/capture/mysql-capture.ts'
+import type { CaptureObservation } from '../../workers/capture/observation.ts'
+import { testMariadb } from '../support/mariadb.ts'
+import { testNats } from '../support/servers.ts'
+import { connectBus, readStream, type Stored, until } from './support.ts'
+
+t.setTimeout(120_000)
+
+const [mariadb, nats] = await Promise.all([testMariadb(t), testNats(t)])
+const bus = await connectBus(t, nats.url)
+
+async function connect(t: Pick<Test, 'teardown'>, database?: string): Promise<Connection> {
+  const uri = `${mariadb.url}${database === undefined ? '' : `/${database}`}`
+  const connection = await createConnection({ uri, multipleStatements: true, timezone: 'Z' })
+  connection.on('error', () => undefined)
+  t.teardown(() => connection.destroy())
+  return connection
+}
+
+/** A database, source and stream of its own. */
+async function scene(t: Test, source: string) {
+  const { streams } = await jetstreamManager(bus)
+  await streams.add({ name: source, subjects: [`cdc.${source}.>`], allow_direct: true })
+  const server = await connect(t)
+  await server.query(`create database ${source}; create table ${source}.probe (number int primary key)`)
+  const database = await connect(t, source)
+  const seen: CaptureObservation[] = []
+  let probes = 0
+  let next = 1
+  const start = (options: Partial<MysqlCaptureOptions> = {}) => {
+    const { hostname, port } = new URL(mariadb.url)
+    const stopping = new AbortController()
+    const capture = startMysqlCapture({
+      connection: { host: hostname, port: Number(port), user: 'root', password: 'secret' },
+      source,
+      schemas: [source],
+      bus,
+      streamName: source,
+      signal: stopping.signal,
+      refusedRetryMs: 200,
+      onObservation: (observation) => seen.push(observation),
+      ...options,
+    })
+    t.teardown(() => capture.stop())
+    return capture
+  }
+  return {
+    source,
+    database,
+    seen,
+    start,
+    async running(options?: Partial<MysqlCaptureOptions>) {
+      const capture = start(options)
+      await until(() => capture.status().state === 'running')
+      return capture
+    },
+    /** What has come onto the stream since the last call, up to a probe that is written now. */
+    async changes(on: Connection = database): Promise<Stored[]> {
+      probes++
+      await on.query('insert into probe values (?)', [probes])
+      const isProbe = ({ body }: Stored) => body.includes(`"table":"probe","data":{"number":${probes}}`)
+      const all = await readStream(bus, isProbe, next, source)
+      next = all.at(-1)!.sequence + 1
+      return all.slice(0, -1).filter(({ subject }) => !subject.endsWith('.gap'))
+    },
+  }
+}
+
+const bodies = (messages: readonly Stored[]) => messages.map(({ body }) => body.replace(/,"timestamp":\d+\}$/, '}'))
+
+t.test('rows as they are written, in the order of their commits, and nothing of what was taken back', async (t) => {
+  const { database, running, changes } = await scene(t, 'orders')
+  await running()
+  await database.query('create table item (a int, b int, name text, primary key (b, a))')
+  await database.query("insert into item values (1, 2, 'x'), (2, 2, null)")
+  await database.query("update item set name = 'y' where a = 1")
+  await database.query('begin; delete from item where a = 2; rollback')
+  await database.query("start transaction; insert into item values (3, 3, 'z'); delete from item where a = 1; commit")
+  await database.query('truncate table `item`')
+  await database.query(
+    'create database elsewhere; create table elsewhere.t (a int); insert into elsewhere.t values (1)',
+  )
+  const messages = await changes()
+  t.same(bodies(messages), [
+    '{"type":"INSERT","schema":"orders","table":"item","data":{"a":1,"b":2,"name":"x"}}',
+    '{"type":"INSERT","schema":"orders","table":"item","data":{"a":2,"b":2,"name":null}}',
+    '{"type":"UPDATE","schema":"orders","table":"item","data":{"old":{"a":1,"b":2,"name":"x"},"new":{"a":1,"b":2,"name":"y"}}}',
+    '{"type":"INSERT","schema":"orders","table":"item","data":{"a":3,"b":3,"name":"z"}}',
+    '{"type":"DELETE","schema":"orders","table":"item","data":{"a":1,"b":2,"name":"y"}}',
+    '{"type":"TRUNCATE","schema":"orders","table":"item","data":{}}',
+  ])
+  t.same(
+    messages.map(({ subject }) => subject),
+    ['insert', 'insert', 'update', 'insert', 'delete', 'truncate'].map((word) => `cdc.orders.orders.item.${word}`),
+  )
+})
+
+const columns: readonly (readonly [type: string, sql: string, json: string])[] = [
+  ['bigint unsigned', '18446744073709551615', '18446744073709551615'],
+  ['bigint', '-9223372036854775808', '-9223372036854775808'],
+  ['int', '-5', '-5'],
+  ['tinyint(1)', 'true', 'true'],
+  ['tinyint', '1', '1'],
+  ['bit(1)', "b'1'", 'true'],
+  ['bit(12)', "b'101010101010'", '2730'],
+  ['decimal(30,6)', '-123456789012345678.123456', '-123456789012345678.123456'],
+  ['double', '1.5e-3', '0.0015'],
+  ['float', '0.5', '0.5'],
+  ['year', '2024', '2024'],
+  ['varchar(20)', '\'grüß "dich" 🎈\'', '"grüß \\"dich\\" 🎈"'],
+  ['char(3)', "'ab'", '"ab"'],
+  ['text', "''", '""'],
+  ["enum('a','b,c','d')", "'b,c'", '"b,c"'],
+  ["set('x','y','z')", "'x,z'", '"x,z"'],
+  ['json', '\'{"a":  [1, 9007199254740993]}\'', '{"a":  [1, 9007199254740993]}'],
+  ['date', "'2024-02-29'", '"2024-02-29"'],
+  ['datetime', "'2024-02-29 12:34:56'", '"2024-02-29T12:34:56"'],
+  ['datetime(6)', "'2024-02-29 12:34:56.123456'", '"2024-02-29T12:34:56.123456"'],
+  ['timestamp(3) null', "'2024-02-29 12:34:56.789'", '"2024-02-29T12:34:56.789Z"'],
+  ['time', "'-25:01:02'", '"-25:01:02"'],
+  ['time(3)', "'10:01:02.500'", '"10:01:02.500"'],
+  ['blob', "x'00ff10'", '"AP8Q"'],
+  ['varbinary(8)', "x'0100'", '"AQA="'],
+  ['point', "st_geomfromtext('POINT(1 2.5)')", '{"type":"Point","coordinates":[1,2.5]}'],
+  [
+    'polygon',
+    "st_geomfromtext('POLYGON((0 0,1 0,1 1,0 0))')",
+    '{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,0]]]}',
+  ],
+  ['multipoint', "st_geomfromtext('MULTIPOINT(0 0,1 2)')", '{"type":"MultiPoint","coordinates":[[0,0],[1,2]]}'],
+]
+
+t.test('every type of column, with every digit', async (t) => {
+  const { database, running, changes } = await scene(t, 'types')
+  await running()
+  await database.query("set time_zone = '+00:00'")
+  for (const [index, [type, sql, json]] of columns.entries()) {
+    const table = `t${index}`
+    await database.query(`create table ${table} (v ${type}); insert into ${table} values (${sql}), (null)`)
+    t.same(
+      bodies(await changes()),
+      [json, 'null'].map((value) => `{"type":"INSERT","schema":"types","table":"${table}","data":{"v":${value}}}`),
+      type,
+    )
+  }
+})
+
+t.test('tables change while they are read', async (t) => {
+  const { database, running, changes } = await scene(t, 'ddl')
+  await running()
+  await database.query(`create table item (id int primary key, a int); insert into item values (1, 2);
+    alter table item add column b varchar(9) default 'new', change a c bigint; update item set c = 3;
+    rename table item to thing; insert into thing values (2, 4, 'x'); alter table thing drop column c;
+    insert into thing values (3, 'y'); drop table thing`)
+  t.same(bodies(await changes()), [
+    '{"type":"INSERT","schema":"ddl","table":"item","data":{"id":1,"a":2}}',
+    '{"type":"UPDATE","schema":"ddl","table":"item","data":{"old":{"id":1,"c":2,"b":"new"},"new":{"id":1,"c":3,"b":"new"}}}',
+    '{"type":"INSERT","schema":"ddl","table":"thing","data":{"id":2,"c":4,"b":"x"}}',
+    '{"type":"INSERT","schema":"ddl","table":"thing","data":{"id":3,"b":"y"}}',
+  ])
+})
+
+t.test('a reader that goes and comes goes on where the stream ends, in the middle of a transaction too', async (t) => {
+  const { database, running, changes, seen } = await scene(t, 'resume')
+  const first = await running()
+  await database.query('create table item (id int primary key, filler varchar(200))')
+  await changes()
+  const rows = 30_000
+  const writing = database.query(
+    `insert into item select seq, repeat('x', 200) from seq_1_to_${rows}; insert into item values (0, 'last')`,
+  )
+  const { streams } = await jetstreamManager(bus)
+  const before = (await streams.info('resume')).state.messages
+  await until(async () => (await streams.info('resume')).state.messages > before + 1_000)
+  await first.stop()
+  await writing
+  const stopped = (await streams.info('resume')).state.messages
+  t.ok(stopped < before + rows, `it stopped inside of the transaction, at ${stopped - before} of ${rows}`)
+  await database.query('update item set filler = 1 where id = 7')
+  for (let each = 0; each < 3; each++) {
+    const capture = await running()
+    if (each < 2) await capture.stop()
+  }
+  const messages = await changes()
+  const ids = messages.map(({ body }) => Number(/"id":(\d+)/.exec(body)?.[1]))
+  t.same(ids, [...Array.from({ length: rows }, (_, index) => index + 1), 0, 7])
+  t.notOk(
+    seen.some(
+      ({ type, reason }: { type: string; reason?: string }) => type === 'capture-gap' && reason !== 'capture-started',
+    ),
+  )
+})
+
+t.test('a killed server comes back, and what was committed is told once', async (t) => {
+  const { source, running, changes, database } = await scene(t, 'killed')
+  const capture = await running()
+  await database.query('create table item (id int primary key); insert into item values (1), (2)')
+  const before = await changes()
+  await mariadb.kill()
+  await until(() => capture.status().state === 'failing')
+  await mariadb.restart()
+  const again = await connect(t, source)
+  await again.query('insert into item values (3)')
+  await until(() => capture.status().state === 'running')
+  const ids = [...before, ...(await changes(again))].map(({ body }) => Number(/"id":(\d+)/.exec(body)?.[1]))
+  t.same(ids, [1, 2, 3])
+})
+
+t.test('one reader at a time; the next one takes over', async (t) => {
+  const { database, running, start, changes } = await scene(t, 'standby')
+  const first = await running()
+  const second = start()
+  await until(() => second.status().state === 'standby')
+  t.match(second.status().reason, /Another capture reads/)
+  await first.stop()
+  await until(() => second.status().state === 'running')
+  await database.query('create table item (id int); insert into item values (1)')
+  t.equal((await changes()).length, 1)
+})
+
+t.test('whose statement it was is told before the rows it changed', async (t) => {
+  const { database, running, changes } = await scene(t, 'commands')
+  await running()
+  await database.query('create table item (id int primary key)')
+  const command = { commandId: 'c-1', actor: 'ada', operation: 'graphql.createItem' }
+  const comment = `/*busbar.command:${Buffer.from(JSON.stringify(command)).toString('base64url')}*/`
+  await database.query(`insert ${comment} into item values (1), (2)`)
+  await database.execute(`insert ${comment} into item values (?)`, [3])
+  await database.query('insert into item values (4)')
+  await database.query('insert /*busbar.command:bm9uc2Vuc2U*/ into item values (5)')
+  const messages = await changes()
+  t.same(
+    messages.map(({ subject, header }) => [subject, header(changeHeader.command) || null]),
+    [
+      ['cdc.commands.command', 'c-1'],
+      ['cdc.commands.commands.item.insert', 'c-1'],
+      ['cdc.commands.commands.item.insert', 'c-1'],
+      ['cdc.commands.command', 'c-1'],
+      ['cdc.commands.commands.item.insert', 'c-1'],
+      ['cdc.commands.commands.item.insert', null],
+      ['cdc.commands.commands.item.insert', null],
+    ],
+  )
+  t.same(JSON.parse(messages[0]!.body), command)
+})
+
+t.test(
+  'a server that cannot be read says what is wrong and what mends it, and is read once it is mended',
+  async (t) => {
+    const { start, database } = await scene(t, 'refused')
+    await database.query("set global binlog_row_metadata = 'NO_LOG'; set global binlog_format = 'MIXED'")
+    const capture = start()
+    await until(() => capture.status().state === 'refused')
+    t.match(capture.status().reason, /binlog_format is MIXED, not ROW .*; binlog_row_metadata is NO_LOG, not FULL/)
+    const { statements } = capture.status()
+    t.same(
+      statements.map((statement) => statement.split(' --')[0]),
+      ['SET GLOBAL binlog_format = ROW;', 'SET GLOBAL binlog_row_metadata = FULL;'],
+    )
+    for (const statement of statements) await database.query(statement.split(' --')[0]!)
+    await until(() => capture.status().state === 'running')
+    await capture.stop()
+    await database.query(
+      "create or replace user poor@'127.0.0.1' identified by 'x'; grant select on *.* to poor@'127.0.0.1'",
+    )
+    const { hostname, port } = new URL(mariadb.url)
+    const poor = start({ connection: { host: hostname, port: Number(port), user: 'poor', password: 'x' } })
+    await until(() => poor.status().state === 'refused')
+    t.same(poor.status().statements, ["GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'poor'@'127.0.0.1';"])
+  },
+)
+
+t.test('a log that was thrown away is told as a gap', async (t) => {
+  const { database, running, changes, seen } = await scene(t, 'purged')
+  const first = await running()
+  await database.query('create table item (id int primary key); insert into item values (1)')
+  await changes()
+  await first.stop()
+  await database.query('insert into item values (2); flush binary logs; flush binary logs')
+  const [files] = await database.query('show binary logs')
+  const newest = (files as { Log_name: string }[]).at(-1)!.Log_name
+  await until(async () => {
+    await database.query(`purge binary logs to '${newest}'`)
+    const [left] = await database.query('show binary logs')
+    return (left as unknown[]).length === 1
+  })
+  await running()
+  await until(() => seen.some((each) => each.type === 'capture-gap' && each.reason === 'log-purged'))
+  await until(async () => {
+    await database.query('insert into item values (3) on duplicate key update id = 3')
+    return true
+  })
+  const ids = (await changes()).map(({ body }) => /"id":(\d+)/.exec(body)?.[1])
+  t.ok(
+    ids.every((id) => id === '3'),
+    'it goes on with what comes after',
+  )
+})
