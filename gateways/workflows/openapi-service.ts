@@ -63,8 +63,12 @@ export const serviceSchemas = {
       inputSchema: anyObject,
       outputSchema: anyObject,
       example: text,
+      needs: { type: ['string', 'null'] },
+      effect: { type: 'string', enum: ['pure', 'idempotent', 'once'] },
+      control: { type: 'boolean' },
+      blocks: { type: 'array', items: text },
     },
-    ['id', 'name', 'category', 'description', 'inputSchema', 'outputSchema'],
+    ['id', 'name', 'category', 'description', 'inputSchema', 'outputSchema', 'example', 'needs', 'effect', 'control'],
   ),
   Error: object({ error: text, code: text, details: {}, hint: {}, requestId: text }, ['error', 'code', 'requestId']),
 }

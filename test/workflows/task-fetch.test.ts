@@ -7,6 +7,7 @@ const server = createServer(async (request, response) => {
   const chunks: Buffer[] = []
   for await (const chunk of request) chunks.push(chunk as Buffer)
   if (request.url === '/away') response.writeHead(302, { Location: '/here' }).end()
+  else if (request.url === '/other') response.writeHead(307, { Location: `http://localhost:${port}/here` }).end()
   else if (request.url === '/inside') response.writeHead(302, { Location: 'http://169.254.169.254/latest' }).end()
   else if (request.url === '/empty') response.writeHead(204).end()
   else {
@@ -16,7 +17,8 @@ const server = createServer(async (request, response) => {
 })
 await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
 t.teardown(() => server.close())
-const here = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { port } = server.address() as AddressInfo
+const here = `http://127.0.0.1:${port}`
 const open = taskFetch({ allow: ['loopback'], deny: [] })
 
 t.test('a request is sent as the web sends it', async (t) => {
@@ -28,6 +30,12 @@ t.test('redirects are followed, and told', async (t) => {
   const response = await open(`${here}/away`)
   t.same([response.status, response.redirected, response.url], [200, true, `${here}/here`])
   t.equal((await open(`${here}/away`, { redirect: 'manual' })).status, 302)
+})
+
+t.test('headers of their own do not go to another server', async (t) => {
+  const headers = { 'X-Sent': 'key' }
+  t.equal(await (await open(`${here}/away`, { headers })).text(), 'key')
+  t.equal(await (await open(`${here}/other`, { headers })).text(), '')
 })
 
 t.test('an answer without a body has none', async (t) => {

@@ -8,6 +8,8 @@ export interface FollowOptions {
   readonly maxResponseBytes: number
   readonly partial?: PartialRead
   readonly maxRedirects: number
+  /** Headers that may go along to another origin. Default: all but those that the web's fetch takes away. */
+  readonly keptElsewhere?: ReadonlySet<string>
   /** As of the web's fetch. */
   readonly redirect: 'follow' | 'manual' | 'error'
   /** Called before each hop; what it throws ends the request. */
@@ -34,7 +36,7 @@ export async function followHops(first: Hop, options: FollowOptions, signal: Abo
   for (let redirects = 0; ; redirects++) {
     options.onHop?.()
     const answer = await sendHop(hop, options.policy, options.resolve, limits, signal)
-    const next = redirectOf(hop, answer)
+    const next = redirectOf(hop, answer, options.keptElsewhere)
     if (next === null || options.redirect === 'manual') return { answer, url: hop.url, redirected: redirects > 0 }
     if (options.redirect === 'error') throw new FetchRefused('The server redirects')
     if (redirects >= options.maxRedirects) throw new FetchRefused(`More than ${options.maxRedirects} redirects`)
@@ -89,7 +91,7 @@ const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 const SECRETS: ReadonlySet<string> = new Set(['authorization', 'cookie'])
 
 /** The request a redirect asks for; null when the answer is none. Source: WHATWG Fetch, HTTP-redirect fetch */
-function redirectOf(hop: Hop, { status, location }: HopAnswer): Hop | null {
+function redirectOf(hop: Hop, { status, location }: HopAnswer, kept?: ReadonlySet<string>): Hop | null {
   if (!REDIRECTS.has(status) || location === null) return null
   const url = urlOf(location, hop.url)
   const toGet =
@@ -97,7 +99,9 @@ function redirectOf(hop: Hop, { status, location }: HopAnswer): Hop | null {
     ((status === 301 || status === 302) && hop.method === 'POST')
   const sameOrigin = url.origin === hop.url.origin
   const headers = hop.headers.filter(
-    ([name]) => (sameOrigin || !SECRETS.has(name)) && !(toGet && name.startsWith('content-')),
+    ([name]) =>
+      (sameOrigin || (kept === undefined ? !SECRETS.has(name) : kept.has(name))) &&
+      !(toGet && name.startsWith('content-')),
   )
   return toGet ? { url, method: 'GET', headers, body: null } : { ...hop, url, headers }
 }

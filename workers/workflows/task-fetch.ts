@@ -11,6 +11,8 @@ export interface EgressSettings {
 
 const maxResponseBytes = 64 * 1024 * 1024
 const maxRedirects = 5
+/** Any other may be a key, and is for the server that it was written for. */
+const keptElsewhere: ReadonlySet<string> = new Set(['accept', 'accept-language', 'content-type', 'user-agent'])
 const bodiless = new Set([101, 204, 205, 304])
 
 /** The web's `fetch` for tasks, under the platform's egress policy: public addresses, and what is allowed besides. */
@@ -35,7 +37,15 @@ async function send(
   const body = request.body === null ? null : Buffer.from(await request.arrayBuffer())
   const first = hopOf(request.url, request.method, [...request.headers], body)
   const resolve = (host: string) => lookup(host, { all: true })
-  const options = { policy, resolve, maxResponseBytes, maxRedirects, redirect, ...(partial && { partial }) }
+  const options = {
+    policy,
+    resolve,
+    maxResponseBytes,
+    maxRedirects,
+    redirect,
+    keptElsewhere,
+    ...(partial && { partial }),
+  }
   const { answer, url, redirected } = await followHops(first, options, request.signal)
   const { status, statusText, headers } = answer
   const response = new Response(bodiless.has(status) ? null : new Uint8Array(answer.body), {

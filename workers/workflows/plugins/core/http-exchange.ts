@@ -31,18 +31,19 @@ const unreached: ReadonlySet<string> = new Set([
 
 /**
  * Sends a request until there is an answer that is expected, or it has been sent often enough.
+ * @param begin reads a body without an end, from the start with each request
  * @throws {TaskFailure} with the status and the beginning of the body
  */
 export async function exchange(
   task: TaskRun<HttpInput>,
   url: URL,
   init: RequestInit,
-  partial?: Partial,
+  begin?: () => Partial,
 ): Promise<Answer> {
   const { input, signal, log } = task
   const firstPauseMs = durationMs(input.retryDelay, 'properties.retryDelay')
   for (let attempts = 1; ; attempts++) {
-    const sent = await sendOnce(task, url, init, partial)
+    const sent = await sendOnce(task, url, init, begin?.())
     if ('response' in sent && isExpected(input, sent.response.status)) return { ...sent, attempts }
     const failure = 'response' in sent ? failureOf(sent.response, sent.bytes) : sent.failure
     if (attempts > input.retries || !isWorthIt(input, sent)) throw failure

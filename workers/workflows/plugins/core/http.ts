@@ -2,7 +2,7 @@ import { definePlugin, TaskFailure, type TaskRun } from '../../plugin.ts'
 import { durationMs } from '../duration.ts'
 import { readAnswer } from './http-answer.ts'
 import { sentBody, withQuery } from './http-body.ts'
-import { readEvents } from './http-events.ts'
+import { eventReading } from './http-events.ts'
 import { type Answer, exchange } from './http-exchange.ts'
 import { readPages } from './http-paging.ts'
 import { HttpInput, HttpOutput } from './http-properties.ts'
@@ -43,12 +43,12 @@ tasks:
 
 async function requestInit(task: TaskRun<HttpInput>, url: URL): Promise<RequestInit> {
   const { input, services } = task
-  const { method, auth, redirect } = input
+  const { method, redirect } = input
   const sent = await sentBody(input, services.files)
   if (sent !== null && (method === 'GET' || method === 'HEAD')) {
     throw new TaskFailure('refused', `properties.body cannot be sent with ${method}`)
   }
-  if (auth?.type === 'apiKey' && auth.in === 'query') url.searchParams.set(auth.name, auth.value)
+  signQuery(input, url)
   try {
     const headers = headersOf(task, sent?.contentType ?? null)
     return { method, headers, redirect, ...(sent !== null && { body: sent.body }) }
@@ -56,6 +56,10 @@ async function requestInit(task: TaskRun<HttpInput>, url: URL): Promise<RequestI
     // The library's text would show the value, which may be a secret.
     throw new TaskFailure('refused', 'properties.headers or auth has a name or value that no header can have', cause)
   }
+}
+
+function signQuery({ auth }: HttpInput, url: URL): void {
+  if (auth?.type === 'apiKey' && auth.in === 'query') url.searchParams.set(auth.name, auth.value)
 }
 
 function headersOf({ input, idempotencyKey }: TaskRun<HttpInput>, contentType: string | null): Headers {
@@ -76,6 +80,7 @@ async function pagesOf(task: TaskRun<HttpInput>, url: URL, init: RequestInit) {
   const { input, services } = task
   const type = input.responseType === 'auto' ? 'auto' : 'json'
   const ask = async (page: URL) => {
+    signQuery(input, page)
     const answer = await exchange(task, page, init)
     const contentType = answer.response.headers.get('content-type')
     return { ...answer, body: (await readAnswer(answer.bytes, contentType, { type, files: services.files })).body }
@@ -87,11 +92,11 @@ async function pagesOf(task: TaskRun<HttpInput>, url: URL, init: RequestInit) {
 async function eventsOf(task: TaskRun<HttpInput>, url: URL, init: RequestInit) {
   const { input } = task
   const forMs = durationMs(input.events.for, 'properties.events.for')
-  const reading = await readEvents({ max: input.events.max, forMs, maxBytes: input.maxBytes })
+  const reading = await eventReading({ max: input.events.max, forMs, maxBytes: input.maxBytes })
   try {
     ;(init.headers as Headers).set('accept', 'text/event-stream')
-    const answer = await exchange(withTimeout(task, forMs), url, init, reading.partial)
-    const body = [...reading.events]
+    const answer = await exchange(withTimeout(task, forMs), url, init, reading.begin)
+    const body = [...reading.events()]
     return { ...told(answer, url), body, uri: null, sizeBytes: answer.bytes.length, pages: 1, hasMore: false }
   } finally {
     reading.close()
