@@ -1,24 +1,21 @@
-import { DeliverPolicy, type JsMsg, type StoredMsg } from '@nats-io/jetstream'
+import { DeliverPolicy, type StoredMsg } from '@nats-io/jetstream'
 import { AppendConflict, settle } from './append.ts'
 import type { Bus } from './connect.ts'
 import { KvConflict, KvInvalid } from './kv.ts'
-import { type HeaderReader, messageIdHeader, newId } from './message.ts'
+import {
+  checkedKey,
+  checkedNamespace,
+  checkTtl,
+  encodedValue,
+  entryHeaders,
+  entryOf,
+  type KvEntry,
+  keyOf,
+  tombstoneHeaders,
+} from './kv-entry.ts'
+import { messageIdHeader, newId } from './message.ts'
 import { asking, publishOnce } from './publish.ts'
-import { ownedKeySubject, ownedKeysSubject, unescapeToken } from './subject.ts'
-import { maxValueBytes } from './topology.ts'
-
-/** What is known of a key besides its value. Times are epoch ms. */
-export interface KvEntry {
-  readonly key: string
-  /** A word of the writer's for what the value is. */
-  readonly type: string
-  /** Raised by every write, also after the key was away: no version means two things. */
-  readonly version: number
-  readonly createdAt: number
-  readonly updatedAt: number
-  /** From then on the key is not there; null: it stays. */
-  readonly expiresAt: number | null
-}
+import { ownedKeySubject, ownedKeysSubject } from './subject.ts'
 
 export interface KvItem extends KvEntry {
   readonly value: unknown
@@ -72,18 +69,9 @@ interface SpaceOptions {
   readonly now?: () => number
 }
 
-const maxNamespaceBytes = 100
-const maxKeyBytes = 512
-const maxDepth = 100
-const maxTtlMs = 10 * 366 * 86_400_000
 const retries = 20
 const countedMs = 1_000
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
-const operationHeader = 'KV-Operation'
-const ttlHeader = 'Nats-TTL'
-const head = { type: 'Busbar-Type', created: 'Busbar-Created', updated: 'Busbar-Updated', expires: 'Busbar-Expires' }
-/** A deletion is a message of its own, so that it can have a condition. */
-const tombstoneSeconds = 60
 
 export function kvSpace(bus: Bus, options: SpaceOptions): KvSpace {
   return new Space(bus, options)
@@ -123,7 +111,7 @@ class Space implements KvSpace {
 
   async put(namespace: string, key: string, { value, type, ttlMs, condition }: KvWrite) {
     const subject = this.#subject(namespace, key)
-    const body = encoded(value)
+    const body = encodedValue(value)
     checkTtl(ttlMs)
     const id = newId()
     for (let retry = 0; ; retry++) {
@@ -131,24 +119,18 @@ class Space implements KvSpace {
       this.#allow(last, key, condition)
       if (last.entry === null) await this.#makeRoom(namespace)
       const at = this.#now()
-      const { createdAt } = last.entry ?? { createdAt: at }
-      const expiresAt = ttlMs === undefined ? null : at + ttlMs
-      const headers: Record<string, string> = {
-        [messageIdHeader]: `${id}/${retry}`,
-        [head.type]: type,
-        [head.created]: String(createdAt),
-        [head.updated]: String(at),
+      const entry = {
+        key,
+        type,
+        createdAt: last.entry?.createdAt ?? at,
+        updatedAt: at,
+        expiresAt: ttlMs === undefined ? null : at + ttlMs,
       }
-      if (ttlMs !== undefined) {
-        headers[head.expires] = String(expiresAt)
-        // The bus counts whole seconds and cleans up behind us.
-        headers[ttlHeader] = `${Math.max(1, Math.ceil(ttlMs / 1_000))}s`
-      }
+      const headers = { [messageIdHeader]: `${id}/${retry}`, ...entryHeaders(entry) }
       const expected = condition === undefined ? null : last.sequence
       const version = await this.#write(subject, { headers, body }, expected, retry)
       if (version === null) continue
-      const stored = { key, type, version, createdAt, updatedAt: at, expiresAt, value: JSON.parse(body) }
-      return { ...stored, created: last.entry === null }
+      return { ...entry, version, value: JSON.parse(body), created: last.entry === null }
     }
   }
 
@@ -162,11 +144,7 @@ class Space implements KvSpace {
         return false
       }
       this.#allow(last, key, condition)
-      const headers = {
-        [messageIdHeader]: `${id}/${retry}`,
-        [operationHeader]: 'DEL',
-        [ttlHeader]: `${tombstoneSeconds}s`,
-      }
+      const headers = { [messageIdHeader]: `${id}/${retry}`, ...tombstoneHeaders }
       const expected = condition === undefined ? null : last.sequence
       if ((await this.#write(subject, { headers, body: '' }, expected, retry)) !== null) return true
     }
@@ -177,7 +155,7 @@ class Space implements KvSpace {
     { prefix = '', limit, after }: { readonly prefix?: string; readonly limit: number; readonly after?: string },
   ): Promise<KvPage> {
     const now = this.#now()
-    const found = (await this.#entries(checkedText('namespace', namespace, maxNamespaceBytes)))
+    const found = (await this.#entries(checkedNamespace(namespace)))
       .filter(({ key, expiresAt }) => key.startsWith(prefix) && (expiresAt === null || expiresAt > now))
       .sort((one, other) => (one.key < other.key ? -1 : 1))
     const rest = after === undefined ? found : found.filter(({ key }) => key > after)
@@ -186,8 +164,7 @@ class Space implements KvSpace {
   }
 
   #subject(namespace: string, key: string): string {
-    checkedText('namespace', namespace, maxNamespaceBytes)
-    return ownedKeySubject(this.#bucket, namespace, checkedText('key', key, maxKeyBytes))
+    return ownedKeySubject(this.#bucket, checkedNamespace(namespace), checkedKey(key))
   }
 
   async #last(subject: string, key: string): Promise<Last> {
@@ -277,7 +254,7 @@ class Space implements KvSpace {
       await asking(this.#bus, async () => {
         let read = 0
         for await (const message of messages) {
-          const key = keyOf(message)
+          const key = keyOf(message.subject)
           entries.set(key, entryOf(message.headers, key, message.seq))
           // What is written meanwhile comes behind; that may never end.
           if (message.info.pending === 0 || ++read >= 2 * num_pending) break
@@ -289,47 +266,4 @@ class Space implements KvSpace {
     }
     return [...entries.values()].filter((entry) => entry !== null)
   }
-}
-
-function keyOf({ subject }: JsMsg): string {
-  return unescapeToken(subject.slice(subject.lastIndexOf('.') + 1).replaceAll('=', '%'))
-}
-
-function entryOf(headers: HeaderReader | undefined, key: string, version: number): KvEntry | null {
-  if (headers === undefined || headers.get(operationHeader) !== '') return null
-  const time = (name: string) => Number(headers.get(name))
-  const expires = headers.get(head.expires)
-  return {
-    key,
-    type: headers.get(head.type),
-    version,
-    createdAt: time(head.created),
-    updatedAt: time(head.updated),
-    expiresAt: expires === '' ? null : Number(expires),
-  }
-}
-
-function encoded(value: unknown): string {
-  if (value === undefined) throw new KvInvalid('value must be JSON')
-  if (isDeeper(value, maxDepth)) throw new KvInvalid(`value nests deeper than ${maxDepth} levels`)
-  const body = JSON.stringify(value)
-  if (body === undefined) throw new KvInvalid('value must be JSON')
-  if (Buffer.byteLength(body) > maxValueBytes) throw new KvInvalid(`value has more than ${maxValueBytes} bytes of JSON`)
-  return body
-}
-
-function isDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  return levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1))
-}
-
-function checkedText(field: string, text: string, maxBytes: number): string {
-  const sizeBytes = Buffer.byteLength(text)
-  if (sizeBytes >= 1 && sizeBytes <= maxBytes && text.isWellFormed()) return text
-  throw new KvInvalid(`${field} must have 1 to ${maxBytes} bytes of UTF-8`)
-}
-
-function checkTtl(ttlMs: number | undefined): void {
-  if (ttlMs === undefined || (Number.isFinite(ttlMs) && ttlMs > 0 && ttlMs <= maxTtlMs)) return
-  throw new KvInvalid('ttl must be more than nothing and at most ten years')
 }

@@ -6,7 +6,7 @@ import { type KeyRing, resealed } from '../bus/sealed.ts'
 import { unescapeToken } from '../bus/subject.ts'
 import { type Call, callHeader } from '../schemas/functions/call.ts'
 import { decideSetEnv, type EnvSetFact, functionAggregate, placed } from '../schemas/functions/function.ts'
-import type { SealedKind } from './keys-kinds.ts'
+import type { SealedKind } from './keys-kind.ts'
 
 const stream = 'EVT_FUNCTIONS'
 const prefix = 'evt.functions.function.'

@@ -1,9 +1,7 @@
-import type { Bus } from '../bus/connect.ts'
 import { decide } from '../bus/decide.ts'
 import { load } from '../bus/load.ts'
 import type { Aggregate, Fact } from '../bus/message.ts'
-import { asking } from '../bus/publish.ts'
-import { type KeyRing, resealed, type Sealed } from '../bus/sealed.ts'
+import { resealed, type Sealed } from '../bus/sealed.ts'
 import { instance } from '../schemas/provisioning/instance.ts'
 import { facts as instanceFacts } from '../schemas/provisioning/instance-facts.ts'
 import { credential, credentialOwner, decideResealCredential } from '../schemas/workflows/credential.ts'
@@ -11,19 +9,7 @@ import { decideResealKeys, tokenKeys } from '../schemas/workflows/token-keys.ts'
 import { decideResealTrigger, trigger } from '../schemas/workflows/trigger.ts'
 import { decideReseal, userAggregate } from '../schemas/workflows/user.ts'
 import { functionSecrets } from './keys-functions.ts'
-
-/** Something of the platform that is sealed, and how it is sealed anew. */
-export interface SealedKind {
-  /** For people, in the plural. */
-  readonly name: string
-  readonly stream: string
-  /** What the subjects of its aggregates begin with. */
-  readonly prefix: string
-  /** The keys that an aggregate's secrets lie under. @throws {BusUnavailable} */
-  keyIds(bus: Bus, subject: string): Promise<readonly string[]>
-  /** Whether there was something to do; decided anew when somebody else is faster. @throws {SealBroken}; {BusUnavailable} */
-  reseal(bus: Bus, ring: KeyRing, subject: string): Promise<boolean>
-}
+import type { SealedKind } from './keys-kind.ts'
 
 /** One envelope under the ring's first key; null when it lies under it. */
 type Again = (sealed: Sealed, owner: string) => Sealed | null
@@ -139,10 +125,3 @@ export const sealedKinds: readonly SealedKind[] = [
     },
   }),
 ]
-
-/** All aggregates of a kind, the deleted ones too. @throws {BusUnavailable} */
-export async function subjectsOf(bus: Bus, { stream, prefix }: SealedKind): Promise<readonly string[]> {
-  const query = { subjects_filter: `${prefix}*` }
-  const { state } = await asking(bus, () => bus.manager.streams.info(stream, query))
-  return Object.keys(state.subjects ?? {})
-}

@@ -3,7 +3,8 @@ import type { Bus } from '../bus/connect.ts'
 import { fetchBody } from '../bus/objects.ts'
 import { asking } from '../bus/publish.ts'
 import { keysOfInvocations } from './keys-functions.ts'
-import { sealedKinds, subjectsOf } from './keys-kinds.ts'
+import { subjectsOf } from './keys-kind.ts'
+import { sealedKinds } from './keys-kinds.ts'
 
 /** By key, and by what it is used for, how often. */
 export type KeyUses = ReadonlyMap<string, ReadonlyMap<string, number>>

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { KvConflict, KvInvalid } from '../../bus/kv.ts'
-import { type KvCondition, type KvEntry, type KvItem, type KvSpace, kvSpace } from '../../bus/kv-space.ts'
+import type { KvEntry } from '../../bus/kv-entry.ts'
+import { type KvCondition, type KvItem, type KvSpace, kvSpace } from '../../bus/kv-space.ts'
 import { workflowsBucket } from '../../bus/topology.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { namespaceField } from './flow-text.ts'
