@@ -20,7 +20,7 @@ interface DebianServer {
   /** Runs as root when this process does; else as an account without rights. */
   readonly privileged?: boolean
   /** Before the server first starts. */
-  readonly prepare?: (place: Place) => void
+  readonly prepare?: (place: Place, own: (path: string) => void) => void
 }
 
 interface Place {
@@ -28,6 +28,8 @@ interface Place {
   readonly folder: string
   readonly port: number
   readonly packages: UnpackedPackages
+  /** Whom it runs as. */
+  readonly user: string
 }
 
 /** A server of Debian on 127.0.0.1, from packages unpacked beside the data: the machine stays as it is. */
@@ -43,12 +45,12 @@ export async function testDebianServer(
     makeOwnFolder(folder, account)
     chmodSync(folder, 0o755)
     const port = given === 0 ? await freePort() : given
-    const place = { folder, port, packages }
+    const place = { folder, port, packages, user: userName(account?.uid ?? process.getuid!()) }
     for (const [name, text] of Object.entries(server.files?.(place) ?? {})) {
       writeFileSync(join(folder, name), text, { mode: 0o600 })
       if (account !== undefined) chownSync(join(folder, name), account.uid, account.gid)
     }
-    if (given === 0) server.prepare?.(place)
+    if (given === 0) server.prepare?.(place, (path) => account && chownSync(path, account.uid, account.gid))
     const child = spawnServer({
       command: packages.binary(server.program),
       args: server.args(place),
@@ -73,6 +75,11 @@ export async function testDebianServer(
     }
   })
   return { ...kept, folder: where }
+}
+
+function userName(uid: number): string {
+  const accounts = readFileSync('/etc/passwd', 'utf8').split('\n')
+  return accounts.find((line) => line.split(':')[2] === String(uid))?.split(':')[0] ?? 'nobody'
 }
 
 function dataFolder(): string {

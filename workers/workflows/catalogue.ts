@@ -34,6 +34,7 @@ import { reduce } from './plugins/flow-control/reduce.ts'
 import { unique } from './plugins/flow-control/unique.ts'
 import { whileLoop } from './plugins/flow-control/while.ts'
 import { discord } from './plugins/protocol/discord.ts'
+import { ftp } from './plugins/protocol/ftp.ts'
 import { graphql } from './plugins/protocol/graphql.ts'
 import { rss } from './plugins/protocol/rss.ts'
 import { slack } from './plugins/protocol/slack.ts'
@@ -135,6 +136,7 @@ export const catalogue: readonly Plugin[] = [
   graphql,
   rss,
   teams,
+  ftp,
   // SaaS
   github,
   jira,
