@@ -48,7 +48,7 @@ function cellsIn(text: string, { delimiter, comment, trim, ...rest }: Omit<Parse
     }) as Cells
   } catch (error) {
     const { message, column } = error as { message: string; column?: unknown }
-    const place = typeof column === 'number' ? `, column ${column + 1}` : ''
+    const place = typeof column === 'number' ? `, cell ${column + 1}` : ''
     throw new TaskFailure('refused', `This is no CSV: ${message}${place}`, error)
   }
 }
@@ -76,6 +76,9 @@ export function stringify({ rows, ...options }: Stringify) {
     escape_formulas: options.escapeFormulas,
     quote: options.quote,
     quoted: options.quoteAll,
+    // An empty line is none, and a break within a cell is no end of a row, whichever it is.
+    quoted_empty: columns.length < 2,
+    quoted_match: /[\r\n\ufeff]/,
     record_delimiter: options.lineBreak,
   })
   return { made, columns: [...columns] }

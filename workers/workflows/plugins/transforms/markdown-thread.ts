@@ -66,9 +66,12 @@ function markedFor(
   return marked
 }
 
-/** Blanks and control characters within the scheme do not count for a browser either. */
+/**
+ * Blanks and control characters within the scheme do not count for a browser either, and what is written as a reference (`&colon;`) is
+ * what it stands for.
+ */
 function runs(url: string): boolean {
-  return runningUrl.test(url.replace(/[\0-\x20]/g, ''))
+  return runningUrl.test(url.replace(/[\0-\x20]/g, '')) || /&[#a-z]/i.test(url.split(/[/?]/)[0]!)
 }
 
 function headingOf({ depth, tokens }: Tokens.Heading, ids: Map<string, number>): Heading {
