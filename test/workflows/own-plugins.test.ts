@@ -1,9 +1,10 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { newPlugin } from '../../ops/plugin-new.ts'
+import { readFlow } from '../../schemas/workflows/flow-yaml.ts'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
 import { pluginProblems } from '../../workers/workflows/check-plugin.ts'
 import { type OwnPluginObservation, OwnPlugins } from '../../workers/workflows/own-plugins.ts'
@@ -58,6 +59,15 @@ export const one = definePlugin({
 
 t.test('the built-in plugins are held to what is asked of the users own', async (t) => {
   for (const each of catalogue) t.same(pluginProblems(each), [], each.manifest.id)
+})
+
+t.test('the flow of the page about plugins can be saved', async (t) => {
+  const page = readFileSync(join(import.meta.dirname, '../../workers/workflows/plugins/README.md'), 'utf8')
+  const manifests = catalogue.map(({ manifest }) => manifest)
+  const known = { all: () => manifests, find: (type: string) => manifests.find(({ id }) => id === type) }
+  const flows = [...page.matchAll(/```yaml\n([\s\S]*?)```/g)].map(([, yaml]) => yaml!)
+  t.equal(flows.length, 1)
+  for (const yaml of flows) t.same(readFlow(yaml, known).problems, [])
 })
 
 t.test('files of a folder come, change and go', async (t) => {
