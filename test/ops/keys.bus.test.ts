@@ -16,7 +16,9 @@ import { type Command, startBusbar } from '../support/command.ts'
 import { testNats } from '../support/servers.ts'
 import { credentialText, envOf, oneOfEach, openOneOfEach, saveCredential, sealOneOfEach } from './sealed-things.ts'
 
-const many = 200
+t.setTimeout(120_000)
+
+const many = 120
 
 async function stage(t: Parameters<typeof testNats>[0]) {
   const nats = await testNats(t)
@@ -55,7 +57,7 @@ t.test('keys are rotated', async (t) => {
   await t.test('by a command that is killed again and again', async (t) => {
     t.equal(statSync(file).mode & 0o777, 0o600)
     let mixed = 0
-    for (const after of [0, 1, 40, 90]) {
+    for (const after of [0, 1, 60]) {
       let seen = 0
       const killed = Promise.withResolvers<void>()
       const command = startBusbar(['keys', 'rotate', ...argv])
@@ -77,7 +79,7 @@ t.test('keys are rotated', async (t) => {
       if (used.length === 2) mixed++
       t.equal(readKeyFile(file).length, 2, 'a rotation that goes on makes no other key')
     }
-    t.ok(mixed >= 3, 'some lay under the one key, some under the other')
+    t.ok(mixed >= 2, 'some lay under the one key, some under the other')
   })
 
   await t.test('to the end, while others save what they like', async (t) => {

@@ -6,6 +6,8 @@ import { readPage } from '../../bus/load.ts'
 import { secretForms } from '../../workers/workflows/mask-forms.ts'
 import { workflowStage } from './stage.ts'
 
+t.setTimeout(120_000)
+
 /** Unlike anything that a test or the platform writes by itself, with characters that every encoding treats in its own way. */
 const secrets = {
   token: 'tk/9+Zq"w~ä<&>%-secret-token',

@@ -13,6 +13,8 @@ import { maskedKv, taskKv } from '../../workers/workflows/kv.ts'
 import { Mask } from '../../workers/workflows/mask.ts'
 import { testNats } from '../support/servers.ts'
 
+t.setTimeout(120_000)
+
 type Tap = Parameters<typeof testNats>[0]
 interface Ask {
   readonly body?: unknown
