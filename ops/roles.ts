@@ -186,7 +186,9 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
     maxCost: config['app.graphql.max-cost'],
     roleSchemas: config['app.graphql.role-schemas'],
     emitCommands: config['app.nats.enabled'],
-    ...(bus === undefined ? {} : { changes: changesOptions(config, bus) }),
+    ...(bus === undefined
+      ? {}
+      : { changes: { ...changesOptions(config, bus), maxSockets: config['app.changes.max-clients'] } }),
     onObservation: observe(log),
   })
   return {

@@ -24,11 +24,12 @@ const accessSql = statement(`
 /**
  * Asks the database, under the caller's role and claims, what of the table it may see.
  * @throws {Rejected} `data/forbidden` (or `http/unauthorized` without a token) when nothing, `data/no-primary-key` when rows
- * cannot be told apart to ask for each.
+ * cannot be told apart to ask for each, `data/unknown-table` when it is there no more.
  */
 export async function accessTo(table: Table, database: Database, context: CallContext): Promise<ChangeAccess> {
   const { rows } = await database.run(accessSql, [String(table.oid)], context)
-  const [byRow, usage, names] = rows[0] ?? []
+  if (rows[0] === undefined) throw new Rejected('data/unknown-table', `The table ${table.name} is gone`)
+  const [byRow, usage, names] = rows[0]
   const readable = new Set(JSON.parse(names?.toString('utf8') ?? '[]') as string[])
   if (usage?.toString() !== 't' || readable.size === 0) {
     const code = context.anonymous ? 'http/unauthorized' : 'data/forbidden'

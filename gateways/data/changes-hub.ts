@@ -2,6 +2,7 @@ import type { NatsConnection } from '@nats-io/nats-core'
 import { tableSubject } from '../../bus/subject.ts'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { TableChannel } from './changes-channel.ts'
+import type { ChangeType } from './changes-event.ts'
 import { Places } from './changes-places.ts'
 import type { Arrival } from './changes-ring.ts'
 import { CaptureWatch, unavailable } from './changes-status.ts'
@@ -37,8 +38,9 @@ export interface ChangeHub {
   /**
    * @throws {Unavailable} `data/changes-unavailable` when the table's changes do not reach the stream.
    * @throws {Rejected} `http/too-many-requests` at the limit of clients.
+   * @param types that must all be able to come, null for every one; absent: those that the table has are enough
    */
-  requireAvailable(schema: string, table: string): Promise<void>
+  requireAvailable(schema: string, table: string, types?: ReadonlySet<ChangeType> | null): Promise<void>
   /** Sends a table's changes into the sink until it is closed; the sink is told when the hub ends it. */
   subscribe(request: ChangeRequest, sink: ChangeSink): ChangeSubscription
   readonly clients: number
@@ -104,9 +106,9 @@ class Hub implements ChangeHub, ChangeSource {
     return this.#tail.ring
   }
 
-  async requireAvailable(schema: string, table: string): Promise<void> {
+  async requireAvailable(schema: string, table: string, types?: ReadonlySet<ChangeType> | null): Promise<void> {
     this.#requirePlace()
-    await this.#watch.require(schema, table)
+    await this.#watch.require(schema, table, types)
     this.#requirePlace()
     if (!this.#tail.following) throw unavailable('the bus or its stream of changes is away', [])
   }

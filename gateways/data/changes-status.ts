@@ -2,6 +2,7 @@ import type { NatsConnection, Subscription } from '@nats-io/nats-core'
 import { captureSubject } from '../../bus/subject.ts'
 import type { CaptureStatus } from '../../schemas/data/capture-status.ts'
 import { Unavailable } from '../../schemas/failure.ts'
+import type { ChangeType } from './changes-event.ts'
 
 /** Longer than the pause between two announcements by several times. */
 const aliveMs = 20_000
@@ -30,8 +31,9 @@ export class CaptureWatch {
   /**
    * @throws {Unavailable} `data/changes-unavailable` with the reason and the statements that mend it, when changes of the table
    * do not reach the stream.
+   * @param types that must all be published, null for every one; absent: INSERT is enough
    */
-  async require(schema: string, table: string): Promise<void> {
+  async require(schema: string, table: string, types?: ReadonlySet<ChangeType> | null): Promise<void> {
     if (this.#current() === null) await this.#askAndWait()
     const status = this.#current()
     if (status === null) {
@@ -48,7 +50,8 @@ export class CaptureWatch {
       throw unavailable('Change capture cannot reach the database', [])
     }
     const missing = status.unpublished.find((each) => each.schema === schema && each.table === table)
-    if (missing && !missing.inserts)
+    const beyond = types === null || types?.has('UPDATE') || types?.has('DELETE')
+    if (missing && (!missing.inserts || beyond))
       throw unavailable(`Changes of ${table} are not published: ${missing.reason}`, [missing.statement])
   }
 

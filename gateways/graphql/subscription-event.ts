@@ -90,6 +90,39 @@ export function writeEvent(plan: EventPlan, change: ChangeData): string {
   })
 }
 
+/** Where in the event the columns are that are selected. */
+export function columnsOf(plan: EventPlan): readonly (readonly [path: readonly string[], column: string])[] {
+  return plan.flatMap((item) => (item.kind === 'data' ? columnsOfData(item.items, [item.property]) : []))
+}
+
+function columnsOfData(items: readonly DataItem[], path: readonly string[]): (readonly [readonly string[], string])[] {
+  return items.flatMap((item) => {
+    if (item.kind === 'constant') return []
+    const here = [...path, item.property]
+    return item.kind === 'column' ? [[here, item.column] as const] : columnsOfData(item.items, here)
+  })
+}
+
+/**
+ * Where in the event of an INSERT or UPDATE there is null because the database left the value out: a large one that has not changed.
+ * Of former rows and deleted ones everybody knows that only the key may be there.
+ */
+export function unsentIn(plan: EventPlan, { type, row }: ChangeData): readonly (readonly string[])[] {
+  if (type === 'DELETE' || type === 'TRUNCATE') return []
+  const present = plan.flatMap((item): EventPlan => {
+    if (item.kind !== 'data') return []
+    const now = item.items.flatMap((inner): DataItem[] => {
+      if (inner.kind === 'column') return [inner]
+      // Inside of it are columns, and what is null by definition.
+      if (inner.kind === 'new' && type === 'UPDATE')
+        return [{ ...inner, items: inner.items.filter(({ kind }) => kind === 'column') }]
+      return []
+    })
+    return [{ ...item, items: now }]
+  })
+  return columnsOf(present).flatMap(([path, column]) => (row.has(column) ? [] : [path]))
+}
+
 function timestampText({ body }: ChangeData): string {
   const epochMs = Number(rawMembers(body.toString('utf8')).get('timestamp'))
   return JSON.stringify(new Date(epochMs).toISOString())

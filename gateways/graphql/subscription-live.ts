@@ -1,4 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { ErrorCode } from '../../schemas/errors.ts'
+import { Unavailable } from '../../schemas/failure.ts'
 import type { Change } from '../data/changes-event.ts'
 import type { ChangeGuard } from '../data/changes-guard.ts'
 import type { ChangeHub } from '../data/changes-hub.ts'
@@ -26,8 +28,8 @@ export interface Opening extends PreparedSubscription {
   readonly plan: SubscriptionPlan
   readonly operation: Operation
   readonly principal: Principal
-  /** A change as the response to this selection; the same for all who select the same. */
-  readonly payload: (change: Change) => string
+  /** A change as the response to this selection; the same for all who select the same and have missed nothing. */
+  readonly payload: (change: Change, gap: GapNotice | null) => string
 }
 
 /** What a subscription lives on. */
@@ -46,6 +48,9 @@ const codes: Readonly<Record<Exclude<StreamEnd, 'table-changed'>, ErrorCode>> = 
   unavailable: 'data/changes-unavailable',
   stopping: 'data/changes-unavailable',
 }
+
+/** Between two attempts to go on. */
+const retryMs = 500
 
 /**
  * One subscription of one client. When the columns of its table, or the caller's rights, are others than they were, it goes on from
@@ -99,7 +104,11 @@ export class LiveSubscription {
       get unsentBytes() {
         return target.unsentBytes
       },
-      change: (change) => target.next(this.#withGap(payload(change))),
+      change: (change) => {
+        const gap = this.#gap
+        this.#gap = null
+        target.next(payload(change, gap))
+      },
       gap: (notice) => {
         this.#gap = notice
       },
@@ -108,13 +117,6 @@ export class LiveSubscription {
       end,
       drained: () => target.drained(),
     }
-  }
-
-  #withGap(payload: string): string {
-    const gap = this.#gap
-    if (gap === null) return payload
-    this.#gap = null
-    return `${payload.slice(0, -1)},"extensions":${JSON.stringify({ gap })}}`
   }
 
   #ended(reason: StreamEnd, text: string): void {
@@ -138,8 +140,19 @@ export class LiveSubscription {
       this.#serve(from)
     } catch (error) {
       if (!this.#open) return
+      if (error instanceof Unavailable) return await this.#goOnLater(from)
       this.#open = false
       this.#target.fail(errorsOf(error, this.#target.requestId).errors)
     }
+  }
+
+  /** A database that restarts ends no other subscription either. */
+  async #goOnLater(from: number): Promise<void> {
+    await delay(retryMs, undefined, { ref: false })
+    if (!this.#open) return
+    const { expiresAt } = this.#opening.principal
+    if ((expiresAt ?? Number.POSITIVE_INFINITY) <= Date.now())
+      return this.#ended('token-expired', 'The token has expired')
+    await this.#goOn(from)
   }
 }

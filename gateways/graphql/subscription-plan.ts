@@ -1,7 +1,7 @@
 import { GraphQLError, type GraphQLInputObjectType, type GraphQLObjectType, getNamedType } from 'graphql'
 import { Rejected } from '../../schemas/failure.ts'
 import type { Table } from '../data/catalog.ts'
-import { accessTo, openView, rowView } from '../data/changes-access.ts'
+import { type ChangeAccess, openView, rowView } from '../data/changes-access.ts'
 import type { ChangeType } from '../data/changes-event.ts'
 import { compileChangeFilter } from '../data/changes-filter.ts'
 import type { GuardedStream } from '../data/changes-guard.ts'
@@ -13,7 +13,7 @@ import { type Meaning, meaningOf } from './meaning.ts'
 import { planFilter } from './plan-filter.ts'
 import { planScope } from './plan-scope.ts'
 import { argumentsOf, collectFields } from './plan-select.ts'
-import { type EventPlan, planEvent } from './subscription-event.ts'
+import { columnsOf, type EventPlan, planEvent } from './subscription-event.ts'
 
 /** What a subscription asks for. */
 export interface SubscriptionPlan {
@@ -70,6 +70,9 @@ const oneField = new GraphQLError('A subscription has exactly one field at its r
   extensions: { code: 'GRAPHQL_VALIDATION_FAILED' },
 })
 
+/** Also a column that is gone cannot be read, which the catalog may not know yet. */
+export class UnreadableColumn extends Rejected {}
+
 /** What the hub and the guard need to serve a plan to a caller, by the caller's rights. */
 export interface PreparedSubscription {
   readonly request: Omit<ChangeRequest, 'from'>
@@ -78,14 +81,20 @@ export interface PreparedSubscription {
 
 /** @throws {Rejected} when the caller may not see the changes, or a stream cannot filter by the condition */
 export async function prepareSubscription(
-  { table, types, filter, parameters, property }: SubscriptionPlan,
+  { table, types, filter, parameters, property, event }: SubscriptionPlan,
+  access: ChangeAccess,
   database: Database,
   context: CallContext,
 ): Promise<PreparedSubscription> {
-  const access = await accessTo(table, database, context)
   const { columns, byRow } = access
   const place = `${property}(where)`
-  if (filter !== null && columns !== null) requireReadable(filter, columns, place)
+  if (columns !== null) {
+    if (filter !== null) requireReadable(filter, columns, place)
+    for (const [path, column] of columnsOf(event)) {
+      // Without this a column that may not be read would look like one that is null.
+      if (!columns.has(column)) refuseColumn(column, [property, ...path].join('.'))
+    }
+  }
   const passes = await compileChangeFilter(filter, parameters, table, { database, context }).catch((error: unknown) => {
     throw ofArgument(error, place)
   })
@@ -102,9 +111,11 @@ function requireReadable(filter: Filter, columns: ReadonlySet<string>, place: st
   if (filter.kind === 'not') requireReadable(filter.item, columns, place)
   else if (filter.kind === 'and' || filter.kind === 'or')
     for (const item of filter.items) requireReadable(item, columns, place)
-  else if (filter.kind === 'compare' && !columns.has(filter.column)) {
-    throw new Rejected('data/forbidden', `${place}: ${filter.column} may not be read`, { details: { field: place } })
-  }
+  else if (filter.kind === 'compare' && !columns.has(filter.column)) refuseColumn(filter.column, place)
+}
+
+function refuseColumn(column: string, place: string): never {
+  throw new UnreadableColumn('data/forbidden', `${place}: ${column} may not be read`, { details: { field: place } })
 }
 
 function ofArgument(error: unknown, place: string): unknown {

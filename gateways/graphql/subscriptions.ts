@@ -1,22 +1,32 @@
 import { LRUCache } from 'lru-cache'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
-import { tableKey } from '../data/catalog.ts'
+import { type Table, tableKey } from '../data/catalog.ts'
+import { accessTo, type ChangeAccess } from '../data/changes-access.ts'
 import type { Change } from '../data/changes-event.ts'
 import { ChangeGuard } from '../data/changes-guard.ts'
 import type { ChangeHub } from '../data/changes-hub.ts'
+import { Places } from '../data/changes-places.ts'
+import type { GapNotice } from '../data/changes-subscription.ts'
 import { isStale } from '../data/stale.ts'
+import type { CallContext } from '../data/statement.ts'
 import type { Principal } from '../http/auth.ts'
 import { type Operation, readOperation } from './execute.ts'
 import type { GraphqlService } from './handler.ts'
 import type { SchemaState } from './schema-state.ts'
-import { writeEvent } from './subscription-event.ts'
+import { unsentIn, writeEvent } from './subscription-event.ts'
 import {
   LiveSubscription,
   type Opening,
   type SubscriptionSource,
   type SubscriptionTarget,
 } from './subscription-live.ts'
-import { planSubscription, prepareSubscription, RequestErrors, type SubscriptionPlan } from './subscription-plan.ts'
+import {
+  planSubscription,
+  prepareSubscription,
+  RequestErrors,
+  type SubscriptionPlan,
+  UnreadableColumn,
+} from './subscription-plan.ts'
 
 export interface SubscriptionsOptions {
   readonly service: GraphqlService
@@ -29,12 +39,17 @@ export interface SubscriptionsOptions {
 
 /** Different selections whose events are kept while they are on their way. */
 const maxSelections = 1_000
+/** Subscriptions that ask the database at one time what they may begin with: a crowd of them leaves room for queries. */
+const maxBeginning = 64
 
 /** The subscriptions of a gateway, all on the one consumer of its hub. */
 export class Subscriptions implements SubscriptionSource {
   readonly hub: ChangeHub | null
   readonly guard: ChangeGuard
   readonly #service: GraphqlService
+  readonly #beginning = new Places(maxBeginning)
+  /** Rights that are being asked for. */
+  readonly #accesses = new Map<string, Promise<ChangeAccess>>()
   readonly #payloads = new LRUCache<string, WeakMap<Change, string>>({ max: maxSelections })
 
   constructor({ service, hub, catalog, recheckMs = 10_000 }: SubscriptionsOptions) {
@@ -48,20 +63,22 @@ export class Subscriptions implements SubscriptionSource {
    * @throws {RequestErrors | Rejected | Unavailable}
    */
   async open(operation: Operation, principal: Principal): Promise<Opening> {
-    try {
-      return await this.#open(operation, principal)
-    } catch (error) {
-      if (!isStale(error)) throw error
-      const state = await this.#service.watch.viewOf(principal).reload()
-      if (state === operation.state) throw error
-      return await this.#open(onSchema(operation, state), principal)
-    }
+    const { table, types } = planSubscription(operation)
+    if (this.hub === null) throw changesOff()
+    await this.hub.requireAvailable(table.schema, table.name, types)
+    return await this.#beginning.take(() => this.#prepare(operation, principal))
   }
 
-  /** The same subscription after the schema has changed. @throws as `open` does, of what does not fit any more */
+  /**
+   * The same subscription after the schema has changed. It keeps its place: neither the limit of clients nor an absent bus ends what
+   * runs.
+   * @throws of what does not fit any more
+   */
   async reopen(operation: Operation, principal: Principal): Promise<Opening> {
-    const state = await this.#service.watch.viewOf(principal).current()
-    return await this.open(onSchema(operation, state), principal)
+    return await this.#beginning.take(async () => {
+      const state = await this.#service.watch.viewOf(principal).current()
+      return await this.#prepare(onSchema(operation, state), principal)
+    })
   }
 
   /** Sends changes from now on into the target, until it is closed or told why there are no more. */
@@ -74,13 +91,24 @@ export class Subscriptions implements SubscriptionSource {
     await this.hub?.close()
   }
 
-  async #open(operation: Operation, principal: Principal): Promise<Opening> {
+  /** On a fresh schema when this one may be out of date. */
+  async #prepare(operation: Operation, principal: Principal): Promise<Opening> {
+    try {
+      return await this.#prepareOn(operation, principal)
+    } catch (error) {
+      if (!isStale(error) && !(error instanceof UnreadableColumn)) throw error
+      const state = await this.#service.watch.viewOf(principal).reload()
+      if (state === operation.state) throw error
+      return await this.#prepareOn(onSchema(operation, state), principal)
+    }
+  }
+
+  async #prepareOn(operation: Operation, principal: Principal): Promise<Opening> {
     const plan = planSubscription(operation)
-    if (this.hub === null) throw changesOff()
     const { schema, name } = plan.table
-    await this.hub.requireAvailable(schema, name)
     // As everybody sees it: what the guard compares with. Of a role's schema columns are missing.
-    const table = this.#service.watch.current().catalog.tables.get(tableKey(schema, name))
+    const { catalog } = this.#service.watch.current()
+    const table = catalog.tables.get(tableKey(schema, name))
     if (table === undefined) throw new Rejected('data/unknown-table', `The table ${name} is gone`)
     const { role, claims, anonymous } = principal
     const context = {
@@ -88,11 +116,23 @@ export class Subscriptions implements SubscriptionSource {
       ...(role === undefined ? {} : { role }),
       ...(claims === undefined ? {} : { claims }),
     }
-    const prepared = await prepareSubscription({ ...plan, table }, this.#service.database, context)
+    const access = await this.#accessTo(table, context, catalog.version)
+    const prepared = await prepareSubscription({ ...plan, table }, access, this.#service.database, context)
     return { ...prepared, plan, operation, principal, payload: this.#payloadOf(plan) }
   }
 
-  #payloadOf({ property, event }: SubscriptionPlan): (change: Change) => string {
+  /** The role alone decides over rights: of those who ask at one time, one asks the database. */
+  #accessTo(table: Table, context: CallContext, version: string): Promise<ChangeAccess> {
+    const key = JSON.stringify([table.oid, version, context.role ?? null, context.anonymous ?? null])
+    let access = this.#accesses.get(key)
+    if (!access) {
+      access = accessTo(table, this.#service.database, context).finally(() => this.#accesses.delete(key))
+      this.#accesses.set(key, access)
+    }
+    return access
+  }
+
+  #payloadOf({ property, event }: SubscriptionPlan): Opening['payload'] {
     const key = JSON.stringify([property, event])
     let known = this.#payloads.get(key)
     if (!known) {
@@ -100,11 +140,17 @@ export class Subscriptions implements SubscriptionSource {
       this.#payloads.set(key, known)
     }
     const payloads = known
-    const head = `{"data":{${JSON.stringify(property)}:`
-    return (change) => {
+    const write = (change: Change, gap: GapNotice | null): string => {
+      const unsent = unsentIn(event, change).map((path) => [property, ...path])
+      const extensions = { ...(unsent.length > 0 ? { unsent } : {}), ...(gap === null ? {} : { gap }) }
+      const rest = Object.keys(extensions).length > 0 ? `,"extensions":${JSON.stringify(extensions)}` : ''
+      return `{"data":{${JSON.stringify(property)}:${writeEvent(event, change)}}${rest}}`
+    }
+    return (change, gap) => {
+      if (gap !== null) return write(change, gap)
       let payload = payloads.get(change)
       if (payload === undefined) {
-        payload = `${head}${writeEvent(event, change)}}}`
+        payload = write(change, null)
         payloads.set(change, payload)
       }
       return payload

@@ -14,7 +14,7 @@ const [postgres, nats] = await Promise.all([testPostgres(t), testNats(t)])
 const bus = await connectBus(t, nats.url)
 await makeStream(bus)
 // As psql would: a connection that knows nothing of the gateway.
-const sql = await connectDatabase(t, postgres.url)
+let sql = await connectDatabase(t, postgres.url)
 await sql.query(`
   create type mood as enum ('very good', 'bad');
   create type spot as (x bigint, label text);
@@ -27,6 +27,9 @@ await sql.query(`
   create table flood (id int primary key, body text);
   create table doomed (id int primary key, kept text, extra text);
   create table keyless (a int);
+  create table restarted (id int primary key, name text);
+  create table large (id int primary key, n int, body text);
+  alter table large alter body set storage external;
   create table crowd (id int primary key, grade int);
   create table secret (id int primary key, owner text, body text);
   alter table secret enable row level security;
@@ -200,6 +203,73 @@ t.test('where and operations choose what comes', async (t) => {
   for (const subscriber of [all, ...subscribers]) subscriber.close()
 })
 
+t.test('a value that the database left out is told from null', async (t) => {
+  const fields = '{ operation data { id text: body new { n body new { body } } old { id body } } }'
+  const subscriber = await subscribeSse(main.url, `subscription { changes: publicLargeChanges ${fields} }`)
+  await sql.query("insert into large values (1, 1, repeat('x', 5000)), (2, 1, null)")
+  await sql.query('update large set n = n + 1')
+  await sql.query('delete from large')
+  await subscriber.until(count(6))
+  const unsent = [['text'], ['new', 'body']].map((path) => ['changes', 'data', ...path])
+  t.strictSame(
+    subscriber.results.map(({ data: { changes }, extensions }) => [changes.operation, changes.data.id, extensions]),
+    [
+      ['INSERT', 1, undefined],
+      ['INSERT', 2, undefined],
+      ['UPDATE', 1, { unsent }],
+      ['UPDATE', 2, undefined],
+      ['DELETE', 1, undefined],
+      ['DELETE', 2, undefined],
+    ],
+  )
+  subscriber.close()
+})
+
+t.test('a table without a replica identity has the changes it can have', async (t) => {
+  const of = (given: string) => `subscription { publicKeylessChanges${given} { operation } }`
+  for (const given of ['', '(operations: [INSERT, DELETE])', '(operations: [UPDATE])'])
+    t.match(
+      await (await subscribeSse(main.url, of(given))).ended,
+      [
+        {
+          message: /keyless.*without a primary key only INSERT and TRUNCATE/,
+          extensions: {
+            code: 'data/changes-unavailable',
+            details: { statements: [/^ALTER TABLE "public"\."keyless" REPLICA IDENTITY FULL;/] },
+          },
+        },
+      ],
+      given,
+    )
+  const subscriber = await subscribeSse(main.url, of('(operations: [INSERT, TRUNCATE])'))
+  await sql.query('insert into keyless values (1)')
+  await sql.query('truncate keyless')
+  await subscriber.until(count(2))
+  t.strictSame(
+    data(subscriber, 'publicKeylessChanges').map(({ operation }) => operation),
+    ['INSERT', 'TRUNCATE'],
+  )
+  subscriber.close()
+})
+
+t.test('a column that may not be read is refused, not null', async (t) => {
+  await sql.query('create role half; grant select (id, name) on author to half')
+  const gateway = await start(t, { jwt: { secret } })
+  const headers = { Authorization: await token({ role: 'half' }) }
+  const open = async (given: string) =>
+    await subscribeSse(gateway.url, `subscription { it: publicAuthorChanges${given} }`, headers)
+  const all = await open(' { data { id called: name } }')
+  await sql.query("insert into author values (77, 'Half')")
+  t.strictSame(await all.until(count(1)), [{ data: { it: { data: { id: 77, called: 'Half' } } } }])
+  await sql.query('revoke select (name) on author from half')
+  const forbidden = (path: string) => [
+    { message: `${path}: name may not be read`, extensions: { code: 'data/forbidden', details: { field: path } } },
+  ]
+  t.match(await all.ended, forbidden('it.data.called'), 'also when the right goes while it runs')
+  t.match(await (await open(' { data { id new { name } } }')).ended, forbidden('it.data.new.name'))
+  t.match(await (await open('(where: {not: {name: {eq: "x"}}}) { table }')).ended, forbidden('it(where)'))
+})
+
 t.test('queries and mutations run over WebSocket, several at a time', async (t) => {
   const socket = await new Socket(main.url).init()
   const created = socket.start('mutation { createPublicAuthor(input: {id: 1, name: "Ada"}) { name } }')
@@ -231,6 +301,12 @@ t.test('a subscription that cannot be is refused, and the argument is named', as
       { message: /publicBookChanges\(where\).*related rows/, extensions: { code: 'data/invalid-filter' } },
     ],
     ['{ publicBookChanges(where: {document: {isNotNull: true, eq: 1}}) { table } }', { message: /document/ }],
+    ['{ __typename }', { message: /introspection/, extensions: { code: 'GRAPHQL_VALIDATION_FAILED' } }],
+    ['{ publicCrowdChanges @skip(if: true) { table } }', { message: /exactly one field/ }],
+    [
+      '($no: Boolean = false) { publicCrowdChanges @skip(if: $no) { table } }',
+      { extensions: { code: 'GRAPHQL_VALIDATION_FAILED' } },
+    ],
   ]
   for (const [selection, error] of cases) {
     const stream = await subscribeSse(main.url, `subscription ${selection}`)
@@ -376,7 +452,7 @@ t.test('subscriptions outlive changes of the schema, unless what they select wen
   socket.socket.terminate()
 })
 
-t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
+t.test('3,000 subscriptions that begin at once live on one consumer of the bus', async (t) => {
   const manager = await jetstreamManager(bus)
   const consumers = async () => (await manager.streams.info(streamName)).state.consumer_count
   const before = await consumers()
@@ -386,9 +462,10 @@ t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
       if (type === 'changes-cut-off') cut += 1
     },
   })
-  const sockets = await Promise.all(Array.from({ length: 40 }, () => new Socket(gateway.url).init()))
+  const sockets = await Promise.all(Array.from({ length: 200 }, () => new Socket(gateway.url).init()))
+  // More at once than may wait for the database, at the beginning and again after the change of the schema.
   const subscribers = sockets.flatMap((socket) =>
-    Array.from({ length: 50 }, (_, index) =>
+    Array.from({ length: 15 }, (_, index) =>
       socket.start(`subscription { publicCrowdChanges(where: {grade: {gte: ${index % 5}}}) { data { id grade } } }`),
     ),
   )
@@ -414,7 +491,7 @@ t.test('2,000 subscriptions live on one consumer of the bus', async (t) => {
     results.map(({ data }) => data.publicCrowdChanges.data.id).filter((each) => each >= first)
   await Promise.all(subscribers.map((each) => each.until(() => seen(each).at(-1) === first + 4)))
   for (const [index, each] of subscribers.entries()) {
-    const grade = (index % 50) % 5
+    const grade = (index % 15) % 5
     const expected = Array.from({ length: 5 - grade }, (_, at) => first + grade + at)
     if (JSON.stringify(seen(each)) !== JSON.stringify(expected))
       t.strictSame(seen(each), expected, `subscriber ${index}`)
@@ -588,6 +665,34 @@ t.test('a table that is not published is an error with the statement to run', as
   await sql.query('truncate crowd')
   await served.until(count(1))
   served.close()
+})
+
+const whole = t
+
+t.test('subscriptions outlive a restart of the database that comes back with another schema', async (t) => {
+  let cut = 0
+  const gateway = await start(t, {
+    onObservation: (observation) => {
+      if (observation.type === 'changes-cut-off') cut += 1
+    },
+  })
+  const subscriber = await subscribeSse(gateway.url, 'subscription { publicRestartedChanges { data { id name } } }')
+  sql.end().catch(() => undefined)
+  await postgres.restart()
+  sql = await connectDatabase(whole, postgres.url)
+  await sql.query('alter table restarted add column more int')
+  await sql.query("insert into restarted values (1, 'first')")
+  await until(() => cut > 0)
+  await sql.query("insert into restarted values (2, 'second')")
+  await subscriber.until(count(2))
+  t.strictSame(
+    data(subscriber, 'publicRestartedChanges').map((event) => event.data),
+    [
+      { id: 1, name: 'first' },
+      { id: 2, name: 'second' },
+    ],
+  )
+  subscriber.close()
 })
 
 t.test('while the bus is away subscriptions wait for it, and new ones are refused', async (t) => {
