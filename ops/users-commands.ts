@@ -3,18 +3,16 @@ import type { LoadedConfig } from '../schemas/config/load.ts'
 import { dataFolder } from './settings.ts'
 import type { UserAdmin } from './users.ts'
 
-type Users = typeof import('./users.ts')
-
 /** `busbar users …` */
 export function userCommands(program: Command, settings: () => LoadedConfig): void {
   const users = program
     .command('users')
     .description('users of the workflow engine; passwords are asked for, never written')
-  const run = async (work: (admin: UserAdmin, of: Users) => Promise<string>) => {
-    // Only here: hashing and signing take their time to load.
-    const of = await import('./users.ts')
+  // Loaded only when it is asked for: hashing and signing take their time.
+  const run = async (work: (admin: UserAdmin) => Promise<string>) => {
+    const { asUserAdmin } = await import('./users.ts')
     const { values } = settings()
-    process.stdout.write(await of.asUserAdmin(values, dataFolder(values), (admin) => work(admin, of)))
+    process.stdout.write(await asUserAdmin(values, dataFolder(values), work))
   }
   users
     .command('add')
@@ -22,7 +20,8 @@ export function userCommands(program: Command, settings: () => LoadedConfig): vo
     .argument('<username>')
     .option('--role <role>', 'viewer, executor, editor or admin', 'viewer')
     .action((username: string, { role }: { role: string }) =>
-      run(async (admin, { addUser }) => {
+      run(async (admin) => {
+        const { addUser } = await import('./users.ts')
         await addUser(admin, username, role)
         return `${username} is ${role}.\n`
       }),
@@ -36,7 +35,8 @@ export function userCommands(program: Command, settings: () => LoadedConfig): vo
     .description('all users, newest first')
     .option('--json', 'as JSON', false)
     .action(({ json }: { json: boolean }) =>
-      run(async (admin, { listUsers, listedUsers, shownUsers }) => {
+      run(async (admin) => {
+        const { listUsers, listedUsers, shownUsers } = await import('./users.ts')
         const found = await listUsers(admin)
         return json ? `${JSON.stringify(listedUsers(found), null, 2)}\n` : shownUsers(found)
       }),
@@ -47,32 +47,27 @@ export function userCommands(program: Command, settings: () => LoadedConfig): vo
     .argument('<username>')
     .argument('<role>', 'viewer, executor, editor or admin')
     .action((username: string, role: string) =>
-      run(async (admin, { changeUserRole }) => {
+      run(async (admin) => {
+        const { changeUserRole } = await import('./users.ts')
         await changeUserRole(admin, username, role)
         return `${username} is ${role}.\n`
       }),
     )
-  const byName: readonly [string, string, string, (of: Users, admin: UserAdmin, username: string) => Promise<void>][] =
-    [
-      [
-        'password',
-        'another password; all sessions end',
-        'has another password',
-        (of, ...told) => of.changeUserPassword(...told),
-      ],
-      ['disable', 'all sessions end, and none begins', 'is disabled', (of, ...told) => of.enableUser(...told, false)],
-      ['enable', 'may sign in again', 'is enabled', (of, ...told) => of.enableUser(...told, true)],
-      ['sign-out', 'all sessions end', 'is signed out', (of, ...told) => of.signOutUser(...told)],
-      ['delete', 'the name is free again', 'is deleted', (of, ...told) => of.deleteUser(...told)],
-    ]
+  const byName: readonly [string, string, string, (admin: UserAdmin, username: string) => Promise<void>][] = [
+    ['password', 'another password; all sessions end', 'has another password', changePassword],
+    ['disable', 'all sessions end, and none begins', 'is disabled', (...told) => enable(...told, false)],
+    ['enable', 'may sign in again', 'is enabled', (...told) => enable(...told, true)],
+    ['sign-out', 'all sessions end', 'is signed out', signOut],
+    ['delete', 'the name is free again', 'is deleted', remove],
+  ]
   for (const [name, description, told, work] of byName) {
     users
       .command(name)
       .description(description)
       .argument('<username>')
       .action((username: string) =>
-        run(async (admin, of) => {
-          await work(of, admin, username)
+        run(async (admin) => {
+          await work(admin, username)
           return `${username} ${told}.\n`
         }),
       )
@@ -82,11 +77,32 @@ export function userCommands(program: Command, settings: () => LoadedConfig): vo
     .description('sign tokens with a new key, on all gateways; it happens by itself every 30 days')
     .option('--revoke', 'tokens of the keys before end at once (sessions go on with their next refresh)', false)
     .action(({ revoke }: { revoke: boolean }) =>
-      run(async (admin, { rotateSigningKey }) => {
+      run(async (admin) => {
+        const { rotateSigningKey } = await import('./users.ts')
         await rotateSigningKey(admin, revoke)
         return 'Tokens are signed with a new key.\n'
       }),
     )
+}
+
+async function changePassword(admin: UserAdmin, username: string): Promise<void> {
+  const { changeUserPassword } = await import('./users.ts')
+  await changeUserPassword(admin, username)
+}
+
+async function enable(admin: UserAdmin, username: string, enabled: boolean): Promise<void> {
+  const { enableUser } = await import('./users.ts')
+  await enableUser(admin, username, enabled)
+}
+
+async function signOut(admin: UserAdmin, username: string): Promise<void> {
+  const { signOutUser } = await import('./users.ts')
+  await signOutUser(admin, username)
+}
+
+async function remove(admin: UserAdmin, username: string): Promise<void> {
+  const { deleteUser } = await import('./users.ts')
+  await deleteUser(admin, username)
 }
 
 /** `busbar audit …` */

@@ -38,7 +38,7 @@ export interface Tokens {
 }
 
 export const accessTokenMs = 15 * 60_000
-export const tokenIssuer = 'busbar'
+const tokenIssuer = 'busbar'
 const audiences = { access: 'busbar', ticket: 'busbar-ticket' } as const
 const maxTokenLength = 4_096
 

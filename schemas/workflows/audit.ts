@@ -65,7 +65,7 @@ export function decideRecord(head: AuditHead, records: readonly AuditRecord[]): 
 }
 
 /** SHA-256 over all members but `hash`, as JSON in the order below. */
-export function entryHash(entry: Omit<AuditEntry, 'hash'>): string {
+function entryHash(entry: Omit<AuditEntry, 'hash'>): string {
   const { number, previousHash, id, at, username, role, action } = entry
   const { resourceType, resourceId, outcome, statusCode, error, ip, requestId } = entry
   const who = [number, previousHash, id, at, username, role, action]

@@ -49,7 +49,7 @@ const maxSpent = 32
 /** A session that is not refreshed for so long has ended. */
 const idleMs = 7 * 86_400_000
 /** However often it is refreshed. */
-export const sessionLifeMs = 30 * 86_400_000
+const sessionLifeMs = 30 * 86_400_000
 
 /** The refresh tokens that follow from one login. Subject `session.<id>`, stream `SESSIONS`, which keeps the last message. */
 export const session: Aggregate<SessionState, SessionFact> = {
