@@ -133,7 +133,7 @@ async function reload(client: Client): Promise<void> {
 }
 
 /** Remembers the file a server runs with, unless an older one waits for the outcome of a restart. */
-async function keepGood(node: PostgresNode): Promise<void> {
+export async function keepGood(node: PostgresNode): Promise<void> {
   const good = join(node.dataFolder, goodFile)
   if (existsSync(good)) return
   await writeDurably(good, await readFile(join(node.dataFolder, systemFile)), node.runAs)

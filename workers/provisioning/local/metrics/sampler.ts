@@ -1,0 +1,89 @@
+import type { Metrics } from './metrics.ts'
+
+/** Points kept of an instance. */
+export const historyLimit = 100
+/** Between two looks. */
+export const sampleEveryMs = 5000
+
+export interface SamplerOptions {
+  /** One look at the instance; never rejects for a server that is down: it says so in the metrics. */
+  readonly look: () => Promise<Metrics>
+  /** Default {@link sampleEveryMs}. */
+  readonly everyMs?: number
+  /** A look that rejected: a fault of ours. */
+  readonly onError?: (error: unknown) => void
+}
+
+/**
+ * Looks at one instance again and again, for however many listeners: one look at a time, the next one begins only after the
+ * last has ended. Keeps the last {@link historyLimit} points.
+ */
+export class InstanceSampler implements AsyncDisposable {
+  readonly #options: SamplerOptions
+  readonly #history: Metrics[] = []
+  readonly #listeners = new Set<(metrics: Metrics) => void>()
+  #timer: NodeJS.Timeout | undefined
+  #looking: Promise<Metrics | undefined> | undefined
+  #open = true
+
+  constructor(options: SamplerOptions) {
+    this.#options = options
+    this.#schedule(0)
+  }
+
+  /** The newest point; looks at once when there is none yet. */
+  async current(): Promise<Metrics | undefined> {
+    return this.#history.at(-1) ?? (await this.#look())
+  }
+
+  /** The newest points, newest last. */
+  history(limit = 50): readonly Metrics[] {
+    return this.#history.slice(-Math.min(Math.max(Math.trunc(limit), 1), historyLimit))
+  }
+
+  /** Calls with each new point until the answered function is called. */
+  listen(listener: (metrics: Metrics) => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  get listeners(): number {
+    return this.#listeners.size
+  }
+
+  /** Ends the looking; resolves when the last look has ended. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#open = false
+    clearTimeout(this.#timer)
+    this.#listeners.clear()
+    await this.#looking
+  }
+
+  #schedule(delayMs: number): void {
+    if (!this.#open) return
+    this.#timer = setTimeout(() => void this.#look(), delayMs)
+    this.#timer.unref()
+  }
+
+  #look(): Promise<Metrics | undefined> {
+    this.#looking ??= this.#once().finally(() => {
+      this.#looking = undefined
+      clearTimeout(this.#timer)
+      this.#schedule(this.#options.everyMs ?? sampleEveryMs)
+    })
+    return this.#looking
+  }
+
+  async #once(): Promise<Metrics | undefined> {
+    try {
+      const metrics = await this.#options.look()
+      this.#history.push(metrics)
+      if (this.#history.length > historyLimit) this.#history.shift()
+      for (const listener of this.#listeners) listener(metrics)
+      return metrics
+    } catch (error) {
+      this.#options.onError?.(error)
+      return undefined
+    }
+  }
+}
