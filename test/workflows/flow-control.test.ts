@@ -182,6 +182,17 @@ t.test('an expression without an end is ended with its task', async (t) => {
   t.same((await call('flow.map', { items: [1, 2], expression: '$ + 1' })).items, [2, 3], 'and others go on')
 })
 
+t.test('more expressions than threads have their turns, and one that waits can be cancelled', async (t) => {
+  const slow = { items: [200_000], expression: '$sum([1..$])' }
+  const controller = new AbortController()
+  const first = Array.from({ length: 12 }, () => call('flow.map', slow))
+  const cancelled = call('flow.map', slow, controller.signal)
+  const last = call('flow.map', slow)
+  controller.abort(new Error('cancelled'))
+  await t.rejects(cancelled, { message: 'cancelled' })
+  for (const each of [...first, last]) t.same((await each).items, [20_000_100_000])
+})
+
 t.test('a long list leaves the worker free', async (t) => {
   const items = Array.from({ length: 100_000 }, (_, index) => ({ id: index, group: index % 10 }))
   let turns = 0

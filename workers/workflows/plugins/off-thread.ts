@@ -14,8 +14,12 @@ export type ThreadAnswer =
 
 const maxHeapMb = 512
 const defaultTimeoutMs = 60_000
+/** At a time; the others wait for their turn. */
+const maxThreads = 8
 const maxIdle = 2
 const idle: Worker[] = []
+let running = 0
+const waiting: (() => void)[] = []
 
 /**
  * Calls a function in a thread of its own, so that whatever an expression, a pattern or a document costs, it costs the task and not
@@ -29,7 +33,35 @@ export async function offThread<Result>(
   signal: AbortSignal,
   timeoutMs = defaultTimeoutMs,
 ): Promise<Result> {
+  await turn(signal)
+  try {
+    return await onThread<Result>({ module, call, argument }, signal, timeoutMs)
+  } finally {
+    running--
+    waiting.shift()?.()
+  }
+}
+
+async function turn(signal: AbortSignal): Promise<void> {
   signal.throwIfAborted()
+  while (running >= maxThreads) {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const stop = () => reject(signal.reason)
+    signal.addEventListener('abort', stop, { once: true })
+    waiting.push(resolve)
+    try {
+      await promise
+    } catch (error) {
+      waiting.splice(waiting.indexOf(resolve), 1)
+      throw error
+    } finally {
+      signal.removeEventListener('abort', stop)
+    }
+  }
+  running++
+}
+
+async function onThread<Result>(job: ThreadJob, signal: AbortSignal, timeoutMs: number): Promise<Result> {
   const thread = idle.pop() ?? newThread()
   const answered = Promise.withResolvers<ThreadAnswer>()
   const stop = () => answered.reject(signal.reason)
@@ -43,7 +75,7 @@ export async function offThread<Result>(
   thread.ref()
   let isUsable = false
   try {
-    thread.postMessage({ module, call, argument } satisfies ThreadJob)
+    thread.postMessage(job)
     const answer = await answered.promise
     isUsable = true
     if ('failed' in answer) throw new TaskFailure(answer.failed.kind, answer.failed.message)
