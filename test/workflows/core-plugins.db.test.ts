@@ -1,17 +1,55 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { parse } from 'yaml'
+import { startRestGateway } from '../../gateways/rest/server.ts'
 import { newPlugin } from '../../ops/plugin-new.ts'
+import { ensureSample } from '../../ops/sample-database.ts'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
 import { findProgram, scriptAccount } from '../../workers/workflows/plugins/core/script-account.ts'
+import { tryPlugin } from '../../workers/workflows/try-plugin.ts'
+import { testPostgres } from '../support/servers.ts'
 import { workflowStage } from './stage.ts'
 
 t.setTimeout(120_000)
 const folder = mkdtempSync(join(tmpdir(), 'busbar-own-'))
 t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+
+t.test('the tables of this platform by HTTP, as the page about plugins has it', async (t) => {
+  const { url } = await ensureSample((await testPostgres(t)).url)
+  const gateway = await startRestGateway({
+    host: '127.0.0.1',
+    port: 0,
+    connection: { connectionString: url },
+    schema: 'public',
+    defaultPageSize: 100,
+    maxPageSize: 1000,
+    maxExpandDepth: 5,
+    maxBodyBytes: 1_048_576,
+    corsOrigins: ['*'],
+    jwt: {},
+    onObservation: () => undefined,
+  })
+  t.teardown(() => gateway.stop())
+  const page = readFileSync(join(import.meta.dirname, '../../workers/workflows/plugins/README.md'), 'utf8')
+  const http = catalogue.find(({ manifest }) => manifest.id === 'http.request')!
+  const properties = (task: string) => {
+    const { tasks } = parse(/```yaml\n([\s\S]*?)```/.exec(page)![1]!)
+    const found = tasks.find(({ name }: { name: string }) => name === task).properties
+    return { ...found, url: found.url.replace('http://localhost:20000', gateway.url) }
+  }
+  const ask = async (given: unknown) => (await tryPlugin(http, given)).outputs as { body: unknown[]; pages: number }
+  const rows = properties('rows')
+  const whole = await ask({ ...rows, query: { ...rows.query, limit: 1000 } })
+  const paged = await ask({ ...rows, query: { ...rows.query, limit: 10 } })
+  t.ok(whole.body.length > 20)
+  t.same(paged.body, whole.body)
+  t.equal(paged.pages, Math.ceil(whole.body.length / 10) + 1)
+  t.match(await ask(properties('row')), { status_code: 201, body: { name: 'Western' } })
+})
 
 t.test('plugins in the engine', async (t) => {
   const stage = await workflowStage(t, { worker: { scripts: true, ownPlugins: [folder] } })
