@@ -4,9 +4,10 @@ import { listFlows } from '../../projections/workflows/flows-read.ts'
 import { requireFlow } from '../../schemas/workflows/flow.ts'
 import { flowJsonSchema } from '../../schemas/workflows/flow-json-schema.ts'
 import { readFlow } from '../../schemas/workflows/flow-yaml.ts'
+import { credentialWarnings } from './credentials-warnings.ts'
 import { executeRoutes } from './execute.ts'
 import { deleteFlow, enableFlow, flowOfName, requireSaved, saveFlow } from './flow-store.ts'
-import { changedDraft, flowBodyOf, newDraft } from './flow-text.ts'
+import { changedDraft, defaultNamespace, flowBodyOf, newDraft } from './flow-text.ts'
 import { type ById, changeOf, shownFlow } from './flow-view.ts'
 import { invalid, labelsField, pageOf, queryOf, replyList } from './request.ts'
 import { revisionRoutes } from './revisions.ts'
@@ -21,10 +22,12 @@ export function flowRoutes(app: FastifyInstance, service: WorkflowService): void
     return reply.type('application/schema+json; charset=utf-8').send(JSON.stringify(flowJsonSchema(plugins.all())))
   })
   app.post('/api/v1/flows/validate', viewer, async (request) => {
-    const { yamlContent } = flowBodyOf(request)
+    const { yamlContent, namespace: told } = flowBodyOf(request)
     if (yamlContent === undefined) throw invalid('yamlContent', 'is required')
-    const { problems } = readFlow(yamlContent, plugins)
-    return { valid: problems.length === 0, errors: problems }
+    const { plan, namespace, problems } = readFlow(yamlContent, plugins)
+    if (plan === null) return { valid: false, errors: problems }
+    const warnings = credentialWarnings(service.credentials, told ?? namespace ?? defaultNamespace, plan)
+    return { valid: true, errors: [], ...(warnings.length > 0 && { warnings }) }
   })
   app.get<ById>('/api/v1/flows/:id', viewer, async ({ params }) => {
     return shownFlow((await requireSaved(service.bus, params.id)).flow)

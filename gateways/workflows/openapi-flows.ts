@@ -50,7 +50,18 @@ export const flowOperations: Operations = {
     responses: {
       200: json(
         'What is wrong',
-        object({ valid: flag, errors: { type: 'array', items: ref('FlowProblem') } }, ['valid', 'errors']),
+        object(
+          {
+            valid: flag,
+            errors: { type: 'array', items: ref('FlowProblem') },
+            warnings: {
+              type: 'array',
+              items: object({ path: text, message: text }),
+              description: 'Credentials that are not there, or are not opened where they are named; absent: none',
+            },
+          },
+          ['valid', 'errors'],
+        ),
       ),
     },
   },

@@ -210,6 +210,25 @@ outputs: { body: '{{ outputs.call.body }}', said: '{{ outputs.say.message }}' }
     )
   })
 
+  await t.test('that are not there are told of when a flow is validated', async (t) => {
+    const flow = (text: string, more = '') =>
+      `name: f\nnamespace: team.b\n${more}tasks: [{ name: go, type: util.log, properties: { message: '${text}' } }]\n`
+    const validated = async (yamlContent: string) =>
+      (await ask('POST', '/flows/validate', { body: { yamlContent } })).json
+    t.strictSame(await validated(flow('${PASSWORD}')), { valid: true, errors: [] })
+    t.strictSame(await validated(flow('${API.token} $${NONE}', "variables: { v: '${PASSWORD}' }\n")), {
+      valid: true,
+      errors: [],
+      warnings: [
+        { path: 'go.properties', message: 'names the credential API, which the namespace team.b does not have' },
+        {
+          path: 'variables',
+          message: 'names the credential PASSWORD, which is opened in the properties of tasks alone',
+        },
+      ],
+    })
+  })
+
   await t.test('are what they are now when a task runs', async (t) => {
     const flow = await save(
       `name: now\ntasks: [{ name: call, type: http.request, properties: { url: '${url}/ok', auth: { type: bearer, token: '\${CHANGING}' } } }]\n`,
