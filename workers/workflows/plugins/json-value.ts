@@ -3,13 +3,13 @@ import { TaskFailure } from '../plugin.ts'
 const maxDepth = 200
 
 /**
- * As JSON can hold it: dates as ISO 8601, bytes as base64, whole numbers beyond 2^53 as their digits in a text, nothing as null.
+ * As JSON can hold it: dates as ISO 8601, bytes as base64, whole numbers that would lose digits as a text of them, nothing as null.
  *
  * @throws {TaskFailure} `refused` for what is no number, and what nests deeper than 200
  */
 export function jsonValue(value: unknown, depth = 0): unknown {
   if (depth > maxDepth) throw new TaskFailure('refused', `It nests deeper than ${maxDepth}`)
-  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : String(value)
+  if (typeof value === 'bigint') return String(Number(value)) === String(value) ? Number(value) : String(value)
   if (typeof value === 'number' && !Number.isFinite(value)) {
     throw new TaskFailure('refused', `${value} is no number that JSON can carry`)
   }

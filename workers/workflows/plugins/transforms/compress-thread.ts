@@ -36,9 +36,16 @@ const expanders = {
   zstd: zlib.zstdDecompressSync,
 }
 
-export function unpack({ format, bytes, maxBytes }: { format: StreamFormat; bytes: Uint8Array; maxBytes: number }) {
+interface Expand {
+  readonly format: StreamFormat
+  readonly bytes: Uint8Array
+  readonly maxBytes: number
+}
+
+/** @param room for what does not count, in bytes */
+export function unpack({ format, bytes, maxBytes }: Expand, room = 0): Uint8Array {
   try {
-    return copied(expanders[format](bytes, { maxOutputLength: maxBytes }))
+    return copied(expanders[format](bytes, { maxOutputLength: maxBytes + room }))
   } catch (error) {
     const { code, message } = error as { code?: string; message: string }
     if (code === 'ERR_BUFFER_TOO_LARGE') {
@@ -94,8 +101,8 @@ export async function unpackArchive({ format, bytes, ...limits }: Unpack): Promi
 
 async function* tarEntries(bytes: Uint8Array, format: ArchiveFormat, limits: UnpackLimits) {
   // Headers and padding of a tar take room that its files do not.
-  const maxBytes = limits.maxBytes + limits.maxEntries * 2_048 + 10_240
-  const plain = format === 'tar' ? bytes : unpack({ format: 'gzip', bytes, maxBytes })
+  const room = limits.maxEntries * 2_048 + 10_240
+  const plain = format === 'tar' ? bytes : unpack({ format: 'gzip', bytes, maxBytes: limits.maxBytes }, room)
   const count = new UnpackCount(limits)
   const tar = extract()
   tar.on('error', () => undefined)

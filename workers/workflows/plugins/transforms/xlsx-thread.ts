@@ -15,7 +15,7 @@ interface Stringify extends TableOptions {
   readonly sheet: string | number
 }
 
-const maxUnpackedBytes = 256 * 1024 ** 2
+const maxUnpackedBytes = 128 * 1024 ** 2
 
 export async function parse({ bytes, sheet, ...options }: Parse) {
   // The library would unpack whatever is in there.

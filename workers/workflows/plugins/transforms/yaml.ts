@@ -10,7 +10,7 @@ export const yaml = definePlugin({
   name: 'YAML and TOML',
   category: 'Transforms',
   description:
-    'Reads YAML (one document or several) or TOML into values, and writes values as either. Whole numbers beyond 2^53 and dates are read as texts.',
+    'Reads YAML (one document or several) or TOML into values, and writes values as either. Whole numbers that would lose digits, and dates, are read as texts.',
   effect: 'pure',
   input: Type.Object(
     {

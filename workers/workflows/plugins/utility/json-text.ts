@@ -8,7 +8,7 @@ const token =
 const largeNumber = /\d{16}|\d[eE]\+?\d{3}/
 
 /**
- * JSON as values; whole numbers that a double does not hold as texts of their digits.
+ * JSON as values; whole numbers that a double cannot tell from others as texts of their digits.
  *
  * @param line that the text has in a larger one
  * @throws {TaskFailure} `refused` with the place
@@ -23,8 +23,8 @@ export function parsedJson(text: string, line?: number): unknown {
 
 function keepDigits(_key: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
   if (typeof value !== 'number' || source === undefined) return value
-  const isExact =
-    Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value) || /[.eE]/.test(source))
+  const isWhole = Number.isInteger(value) && !/[.eE]/.test(source)
+  const isExact = Number.isFinite(value) && (!isWhole || Number.isSafeInteger(value) || String(value) === source)
   return isExact ? value : source
 }
 

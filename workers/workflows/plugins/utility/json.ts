@@ -76,7 +76,7 @@ export const json = definePlugin({
   name: 'JSON',
   category: 'Utility',
   description:
-    'Parses, writes, queries (JSONata), points into, patches, compares and validates JSON. Whole numbers beyond 2^53 are read as texts of their digits.',
+    'Parses, writes, queries (JSONata), points into, patches, compares and validates JSON. Whole numbers that would lose digits are read as texts of them.',
   effect: 'pure',
   input: Input,
   output: Type.Object({
