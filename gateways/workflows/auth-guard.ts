@@ -7,7 +7,7 @@ import type { TokenUse } from './tokens.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks; `anonymous` before anybody has looked. */
+    /** Who asks. */
     principal: Principal
   }
 }
@@ -35,12 +35,12 @@ export function guardRoutes(app: FastifyInstance, accounts: Accounts): Guard {
     if (route.config?.role === undefined)
       throw new TypeError(`${route.method} ${route.url} does not say who may use it`)
   })
-  app.decorateRequest('principal', { getter: () => anonymous })
+  // What fastify refuses before any hook has no principal, and no route that could ask for it.
+  app.decorateRequest('principal', null as unknown as Principal)
   app.addHook('onRequest', async (request, reply) => {
-    const principal = await principalOf(accounts, request)
-    Object.defineProperty(request, 'principal', { value: principal })
+    request.principal = await principalOf(accounts, request)
     admit(accounts, request)
-    if (principal.session !== undefined && isStream(request)) endWithSession(accounts, request, reply)
+    if (request.principal.session !== undefined && isStream(request)) endWithSession(accounts, request, reply)
   })
   return {
     openFromHere() {

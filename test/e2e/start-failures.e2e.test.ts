@@ -118,4 +118,8 @@ t.test('the workflow engine, which asks nobody who they are, is not offered to o
   // It then gets as far as what is missing next.
   const forced = await complaint(t, [...args, '--app.workflows.allow-anonymous=true'])
   t.notMatch(forced, /allow-anonymous/)
+  const asking = [...args, '--app.workflows.auth=true']
+  t.match(await complaint(t, asking), /app\.workflows\.auth=true needs app\.secrets\.keys/)
+  const keyed = await complaint(t, [...asking, `--app.secrets.keys=test:${Buffer.alloc(32).toString('base64')}`])
+  t.notMatch(keyed, /app\.workflows/)
 })

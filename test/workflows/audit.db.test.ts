@@ -376,6 +376,24 @@ t.test('the audit log', async (t) => {
 
   t.same(stage.faults, [])
 
+  await t.test('is asked for before the answer: without it there is none', async (t) => {
+    const spec = streamSpecs().filter(({ name }) => name === auditPlace.stream)
+    const put = () => one.ask('PUT', '/api/v1/kv/audited/asked', { body: { value: 1 }, token: admin })
+    t.ok((await put()).status < 300)
+    const whole = await stored()
+    await bus.manager.streams.delete(auditPlace.stream)
+    const refused = await put()
+    t.match(refused, { status: 503, json: { code: 'http/unavailable' } })
+    t.ok(refused.headers.get('retry-after'))
+    await reconcileStreams(bus, spec)
+    for (const { data, header } of whole) {
+      const headers = natsHeaders({ 'Busbar-Facts': header.get('Busbar-Facts') })
+      await bus.jetstream.publish(auditPlace.subject, data, { headers })
+    }
+    t.ok((await put()).status < 300)
+    t.match(await verifyAudit(bus, null), { broken: null })
+  })
+
   await t.test('shows where it was tampered with', async (t) => {
     const whole = await stored()
     const { head, messages } = await verifyAudit(bus, null)

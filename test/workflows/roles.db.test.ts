@@ -119,5 +119,12 @@ t.test('every route asks for its role', async (t) => {
   for (const path of ['/', '/docs', '/healthz', '/metrics', '/api/v1/openapi.json']) {
     t.equal((await ask('GET', path)).status, 200, path)
   }
+  for (const path of ['/%zz', '/api/v1/flows/%zz', `/api/v1/flows/${'x'.repeat(5_000)}`]) {
+    t.equal(
+      (await ask('POST', path, { body: {} })).status,
+      400,
+      `${path.slice(0, 20)} is refused before anybody is asked`,
+    )
+  }
   t.same(stage.faults, [])
 })
