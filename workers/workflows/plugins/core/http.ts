@@ -4,8 +4,9 @@ import { readAnswer } from './http-answer.ts'
 import { sentBody, withQuery } from './http-body.ts'
 import { eventReading } from './http-events.ts'
 import { type Answer, exchange } from './http-exchange.ts'
+import { HttpOutput } from './http-output.ts'
 import { readPages } from './http-paging.ts'
-import { HttpInput, HttpOutput } from './http-properties.ts'
+import { HttpInput } from './http-properties.ts'
 
 export const http = definePlugin({
   id: 'http.request',
