@@ -10,8 +10,9 @@ import { databaseTypes, estimate, tierNames } from '../../schemas/provisioning/t
 import { shownCredentials } from './credentials-view.ts'
 import { shownInstance, statusOf } from './instance-view.ts'
 import { existing, instancePlace, operate, replyInstance, settle } from './operations.ts'
+import { group } from './parameter-groups.ts'
 import { provisionBody } from './provision-body.ts'
-import { type ByProject, bodyOf, choiceField, operationIdOf, queryOf, waitOf } from './request.ts'
+import { type ByProject, bodyOf, choiceField, invalid, operationIdOf, queryOf, waitOf } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 /** What a provisioning worker says of itself. */
@@ -69,9 +70,19 @@ function list(service: ProvisioningService, request: FastifyRequest): readonly o
 async function provision(service: ProvisioningService, request: FastifyRequest, reply: FastifyReply) {
   const seconds = waitOf(queryOf(request, ['wait']))
   const own = { uid: randomUUID(), by: service.actorOf(request), at: service.now() }
-  const wanted = provisionBody(request, own)
+  const wanted = await withGroup(service, provisionBody(request, own))
   await requireEngine(service, wanted)
   return await make(service, { request, reply }, wanted, { type: 'CREATE', seconds })
+}
+
+/** What an instance names itself goes before what its group says. @throws {Rejected} `provisioning/parameter-group-not-found` */
+async function withGroup(service: ProvisioningService, wanted: Requested): Promise<Requested> {
+  if (wanted.parameterGroup === null) return wanted
+  const { saved } = await group(service, wanted.parameterGroup)
+  if (saved.databaseType !== wanted.databaseType) {
+    throw invalid('parameterGroupName', `is a group for ${saved.databaseType}`)
+  }
+  return { ...wanted, parameters: { ...saved.parameters, ...wanted.parameters } }
 }
 
 /** @throws {Rejected} `provisioning/engine-missing`; {Unavailable} when no worker answers */

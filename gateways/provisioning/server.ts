@@ -7,11 +7,16 @@ import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { asker } from './ask.ts'
+import { backupRoutes } from './backups.ts'
 import { changeRoutes } from './changes.ts'
 import { healthRoutes } from './health.ts'
 import { openInstanceList } from './instance-list.ts'
+import { migrationRoutes } from './migrations.ts'
+import { openGroups, parameterGroupRoutes } from './parameter-groups.ts'
 import { provisionRoutes } from './provision.ts'
 import type { ProvisioningService } from './service.ts'
+import { setupRoutes } from './setup.ts'
+import { snapshotRoutes } from './snapshots.ts'
 
 export type ProvisioningGatewayObservation =
   | FollowObservation
@@ -42,10 +47,11 @@ export async function startProvisioningGateway(
   const { bus, onObservation, maxInstances } = options
   const keys = keyRing(options.secretKeys)
   const instances = await openInstanceList(bus, onObservation)
+  const groups = await openGroups(bus, onObservation)
   const service: ProvisioningService = {
     bus,
     instances,
-    groups: new Map(),
+    groups: groups.groups,
     ask: asker(bus),
     open(sealed, owner) {
       if (keys !== null) return keys.open(sealed, owner)
@@ -59,6 +65,7 @@ export async function startProvisioningGateway(
   const stop = async () => {
     await app.close()
     await instances.close()
+    await groups.close()
   }
   try {
     return { url: await app.listen({ host: options.host, port: options.port }), stop }
@@ -79,6 +86,11 @@ async function createApp(service: ProvisioningService, options: ProvisioningGate
   healthRoutes(app, service)
   provisionRoutes(app, service)
   changeRoutes(app, service)
+  backupRoutes(app, service)
+  snapshotRoutes(app, service)
+  migrationRoutes(app, service)
+  setupRoutes(app, service)
+  parameterGroupRoutes(app, service)
   docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })
   refuseOthers()
   return app

@@ -7,14 +7,18 @@ const debian = '/usr/lib/postgresql'
 /** What the provisioning service can look after. */
 const leastMajor = 15
 
-/** Every PostgreSQL of the machine that the account can reach: the registry's package, those on the search path, Debian's. */
-export function findAllPostgres(searchPath: string, account: Account | undefined) {
-  const folders = [packaged(searchPath), ...searchPath.split(delimiter), ...debianFolders()].filter(
+/**
+ * Every PostgreSQL of the machine that the account can reach: the registry's package, those on the search path, Debian's.
+ * `tools`: whether there is a pg_dump for it.
+ */
+export function findAllPostgres(searchPath: string, account: Account | undefined, more: readonly string[] = []) {
+  const folders = [packaged(searchPath), ...searchPath.split(delimiter), ...debianFolders(), ...more].filter(
     (folder) => folder !== undefined && existsSync(join(folder, 'postgres')) && existsSync(join(folder, 'initdb')),
   ) as string[]
   const found = [...new Set(folders.map((folder) => resolve(folder)))].map((folder) => {
     const version = postgresVersion(folder)
-    return { version, major: Number.parseInt(version, 10), binFolder: reachableBinaries(folder, account) }
+    const tools = existsSync(join(folder, 'pg_dump'))
+    return { version, major: Number.parseInt(version, 10), tools, binFolder: reachableBinaries(folder, account) }
   })
   const versions = new Set<string>()
   return found.filter(({ version, major }) => {

@@ -89,7 +89,7 @@ async function next(options: RunnerOptions, found: Instance, signal: AbortSignal
   try {
     plan = options.driver.plan(operation.type, found)
   } catch (error) {
-    await end(options, found, { failed: options.explain(error) })
+    await end(options, found, { failed: failureOf(options, error) })
     return
   }
   const steps = undoing ? plan.undo : plan.steps
@@ -134,14 +134,19 @@ async function runStep(options: RunnerOptions, found: Instance, turn: Turn, sign
       }
       options.onObservation({ type: 'operation-undoing', ...tell, step: step.name, error })
       if (undoing || !turn.undo)
-        await end(options, found, { failed: undoing ? operation.error! : options.explain(error) })
+        await end(options, found, { failed: undoing ? operation.error! : failureOf(options, error) })
       else {
-        const undo = { operationId: operation.id, error: options.explain(error), at: Date.now() }
+        const undo = { operationId: operation.id, error: failureOf(options, error), at: Date.now() }
         await record(options, found, [facts.undoing.of(undo)])
       }
       return
     }
   }
+}
+
+function failureOf({ explain }: RunnerOptions, error: unknown) {
+  const { code, message } = explain(error)
+  return { code, message }
 }
 
 /** By name, as everywhere. */

@@ -223,7 +223,7 @@ export function removeAll(place: LocalPlace): Step {
   }
 }
 
-export function createSteps(place: LocalPlace, backup: Step): readonly Step[] {
+export function createSteps(place: LocalPlace, parameters: Step, backup: Step): readonly Step[] {
   return [
     reserve(place),
     makeFolders(place),
@@ -231,6 +231,7 @@ export function createSteps(place: LocalPlace, backup: Step): readonly Step[] {
     startFirst(place),
     makeUser(place),
     makeStandbys(place),
+    parameters,
     backup,
     verify(place),
   ]

@@ -1,11 +1,15 @@
 import { Rejected } from '../../../schemas/failure.ts'
 import { facts, type OperationType } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Driver, Plan, Step } from '../driver.ts'
+import { backupPlan, firstBackup, verifyBackupPlan } from './backups.ts'
 import { bringUp } from './bring-up.ts'
+import { firstParameters, parametersPlan, resizePlan, restartPlan, rotatePlan, snapshotPlan } from './care-plans.ts'
+import { copyPlan } from './copies.ts'
 import { createSteps, removeAll } from './create.ts'
 import { failoverPlan, repairPlan } from './failover.ts'
 import { observe, type Watched } from './observe.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
+import { askPostgres } from './questions.ts'
 import { scalePlan } from './scale.ts'
 
 export interface LocalDriverOptions {
@@ -16,8 +20,17 @@ export interface LocalDriverOptions {
 /** Database servers on this machine. */
 export function localDriver({ place }: LocalDriverOptions): Driver {
   const plans: Partial<Record<OperationType, Plan>> = {
-    CREATE: { steps: createSteps(place, nothing), undo: [removeAll(place)] },
+    CREATE: { steps: createSteps(place, firstParameters(place), firstBackup(place)), undo: [removeAll(place)] },
     DELETE: { steps: [removeAll(place), forget], undo: [] },
+    CLONE: copyPlan(place),
+    RESTORE: copyPlan(place),
+    BACKUP: backupPlan(place),
+    VERIFY_BACKUP: verifyBackupPlan(place),
+    SNAPSHOT: snapshotPlan(place),
+    ROTATE: rotatePlan(place),
+    PARAMETERS: parametersPlan(place),
+    RESTART: restartPlan(place),
+    RESIZE: resizePlan(place),
     SCALE: scalePlan(place),
     FAILOVER: failoverPlan(place),
     REPAIR: repairPlan(place),
@@ -55,14 +68,10 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
       watched.set(instance.uid, known)
       return observe(place, instance, known)
     },
-    async ask(question) {
-      throw new Rejected('provisioning/unsupported', `${question} is unknown`)
-    },
+    ask: (question, instance, params) => askPostgres(place, question, instance, params),
     async close() {},
   }
 }
-
-const nothing: Step = { name: 'BACKUP_CONFIGURATION', run: async () => undefined }
 
 const forget: Step = {
   name: 'FORGET',

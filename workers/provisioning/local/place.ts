@@ -11,6 +11,8 @@ export interface Installation {
   /** `18.4` */
   readonly version: string
   readonly binFolder: string
+  /** Whether its client tools are there: pg_dump and its kin. */
+  readonly tools: boolean
 }
 
 /** A folder of this machine with the servers in it. */
@@ -56,9 +58,11 @@ async function isFree(port: number): Promise<boolean> {
   })
 }
 
-/** The newest server of a version such as `16` or `16.4`; the newest of all for null. @throws {Rejected} `provisioning/engine-missing` */
+/** The newest server of a version such as `16` or `16.4`; for null the newest that can do everything. @throws {Rejected} `provisioning/engine-missing` */
 export function chooseInstallation(all: readonly Installation[], wanted: string | null): Installation {
-  const found = all.find(({ version, major }) => wanted === null || wanted === version || wanted === String(major))
+  const whole = wanted === null ? all.find(({ tools }) => tools) : undefined
+  const fits = ({ version, major }: Installation) => wanted === null || wanted === version || wanted === String(major)
+  const found = whole ?? all.find(fits)
   if (found !== undefined) return found
   const versions = all.map(({ version }) => version)
   if (wanted === null)

@@ -23,6 +23,7 @@ export function platformSettings(node: PostgresNode, hbaFile: string): Record<st
     max_replication_slots: '20',
     max_slot_wal_keep_size: '2GB',
     wal_log_hints: 'on',
+    wal_retrieve_retry_interval: '500ms',
     hot_standby: 'on',
     logging_collector: 'off',
     log_destination: 'stderr',

@@ -25,8 +25,8 @@ export function parseTargetTime(text: string): number {
     `${date}T${hour}:${minute}:${second}.${fraction.padEnd(3, '0').slice(0, 3)}${zone.toUpperCase()}`,
   )
   // Date.parse takes 30 February for 2 March.
-  const real = !Number.isNaN(at) && new Date(`${date}T00:00:00Z`).toISOString().startsWith(date)
-  if (match === null || !real) {
+  const real = match !== null && !Number.isNaN(at) && new Date(`${date}T00:00:00Z`).toISOString().startsWith(date)
+  if (!real) {
     refuse('targetTime must be an ISO 8601 time such as 2026-11-20T19:40:32.526Z.', { field: 'targetTime' })
   }
   return at

@@ -1,0 +1,209 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { platform } from './platform.ts'
+
+t.setTimeout(240_000)
+
+const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', tier: 'FREE' }
+
+async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return (await client.query(text)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** What a body says must be there, and what it says it is. */
+function has(t: Test, found: object, pattern: object, title: string): void {
+  t.match(found, pattern, title)
+}
+
+t.test('a database lives: made, used, changed, backed up, restored, copied, deleted', async (t) => {
+  const { call, bus } = await platform(t)
+  const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
+
+  const made = await call(
+    'POST',
+    '/api/provision?wait=60',
+    {
+      ...shop,
+      backup: { enabled: true, retention: 3 },
+      tags: { team: 'a' },
+      databaseName: 'orders',
+      masterUsername: 'boss',
+      parameters: { work_mem: '8MB' },
+    },
+    { 'Idempotency-Key': 'first' },
+  )
+  t.equal(made.status, 201, JSON.stringify(made.body))
+  has(
+    t,
+    made.body,
+    { status: 'ACTIVE', currentStage: 'COMPLETED', namespace: 'acme-shop', health: 'HEALTHY' },
+    'is ready',
+  )
+  has(t, made.body, { databaseName: 'orders', masterUsername: 'boss', tags: { team: 'a' } }, 'is what was asked for')
+  t.notMatch(JSON.stringify(made.body), /password|ciphertext/i, 'no secret is in the record')
+  const again = await call(
+    'POST',
+    '/api/provision',
+    { ...shop, backup: { enabled: true, retention: 3 } },
+    { 'Idempotency-Key': 'first' },
+  )
+  t.equal(again.status, 201, 'the same key gets the same instance')
+  t.equal(again.body.id, made.body.id)
+  t.equal((await call('POST', '/api/provision', shop)).status, 409, 'a name is taken once')
+
+  await t.test('credentials open the database, and nothing more', async (t) => {
+    const credentials = (await call('GET', '/api/provision/shop/credentials')).body
+    const rows = await query(
+      credentials.connectionUrl,
+      "select current_user::text as me, current_setting('work_mem') as mem, (select rolsuper from pg_roles where rolname = current_user) as super",
+    )
+    t.same(rows, [{ me: 'boss', mem: '8MB', super: false }])
+    await t.rejects(query(credentials.connectionUrl.replace(credentials.password, 'wrong'), 'select 1'), {
+      code: '28P01',
+    })
+  })
+
+  await t.test('a new password takes the place of the old one', async (t) => {
+    const before = await url('shop')
+    const { status, body } = await call('POST', '/api/provision/shop/credentials/rotate')
+    t.equal(status, 200)
+    t.not(body.connectionUrl, before)
+    t.same(await query(body.connectionUrl, 'select 1 as one'), [{ one: 1 }])
+    await t.rejects(query(before, 'select 1'), { code: '28P01' })
+  })
+
+  await t.test('parameters are checked, and count after a restart where one is needed', async (t) => {
+    const { status, body } = await call('PATCH', '/api/provision/shop/parameters?wait=60', {
+      max_connections: '60',
+      log_min_duration_statement: '5s',
+    })
+    t.equal(status, 200, JSON.stringify(body))
+    has(t, body, { parameters: { max_connections: '60', work_mem: '8MB' }, pendingRestart: false }, 'are recorded')
+    t.same(await query(await url('shop'), "select current_setting('max_connections') as n"), [{ n: '60' }])
+    for (const parameters of [{ no_such: '1' }, { port: '1' }, { work_mem: 'much' }, { archive_command: 'true' }]) {
+      const refused = await call('PATCH', '/api/provision/shop/parameters', parameters)
+      t.ok(refused.status >= 400 && refused.status < 500, `${JSON.stringify(parameters)}: ${refused.status}`)
+    }
+  })
+
+  await t.test('migrations are applied once', async (t) => {
+    const migration = { version: '1', name: 'orders', sql: 'create table orders (id int primary key, note text)' }
+    const { status, body } = await call('POST', '/api/provision/shop/migrations', migration)
+    t.equal(status, 200)
+    has(t, body, { status: 'APPLIED', version: '1', projectId: 'shop' }, 'is applied')
+    t.equal((await call('POST', '/api/provision/shop/migrations', migration)).body.id, body.id)
+    t.equal((await call('POST', '/api/provision/shop/migrations', { ...migration, sql: 'select 1' })).status, 409)
+    has(
+      t,
+      (await call('POST', '/api/provision/shop/migrations', { version: '2', name: 'x', sql: 'select nonsense' })).body,
+      { status: 'FAILED' },
+      'a failure is told',
+    )
+    t.ok((await call('GET', '/api/provision/shop/migrations')).body.length >= 1)
+  })
+
+  await t.test('snapshots are downloaded whole and in parts', async (t) => {
+    const { status, body } = await call('POST', '/api/provision/shop/snapshot/export', {
+      format: 'plain',
+      schemaOnly: true,
+    })
+    t.equal(status, 200, JSON.stringify(body))
+    const path = `/api/provision/shop/snapshot/${body.id}`
+    t.same(
+      (await call('GET', '/api/provision/shop/snapshot')).body.map(({ id }: { id: string }) => id),
+      [body.id],
+    )
+    const whole = await call('GET', `${path}/download`)
+    t.match(whole.body, /CREATE TABLE/i)
+    t.equal(createHash('sha256').update(whole.body).digest('hex'), body.sha256)
+    const part = await call('GET', `${path}/download`, undefined, { Range: 'bytes=2-5' })
+    t.equal(part.status, 206)
+    t.equal(part.body, whole.body.slice(2, 6))
+    t.equal((await call('GET', `${path}/download`, undefined, { Range: `bytes=${body.size}-` })).status, 416)
+    t.equal((await call('DELETE', path)).status, 200)
+    t.equal((await call('GET', `${path}/download`)).status, 404)
+  })
+
+  await t.test('the state of a time comes back in a new instance', async (t) => {
+    const source = await url('shop')
+    await query(source, "insert into orders values (1, 'kept')")
+    await sleep(50)
+    const [row] = await query(source, 'select clock_timestamp() as at')
+    const targetTime = (row!.at as Date).toISOString()
+    await sleep(50)
+    await query(source, "insert into orders values (2, 'too late')")
+    const restored = await call('POST', '/api/provision/shop/backup/restore?wait=90', {
+      newProjectId: 'past',
+      targetTime,
+    })
+    t.equal(restored.status, 201, JSON.stringify(restored.body))
+    has(t, restored.body, { status: 'ACTIVE', source: { projectId: 'shop', type: 'RESTORE' } }, 'is ready')
+    t.same(await query(await url('past'), 'select id from orders'), [{ id: 1 }])
+    for (const [body, status] of [
+      [{ newProjectId: 'p2', targetTime: '2001-01-01T00:00:00Z' }, 422],
+      [{ newProjectId: 'p2', targetTime: '2101-01-01T00:00:00Z' }, 422],
+      [{ newProjectId: 'p2', targetTime: 'yesterday' }, 400],
+      [{ newProjectId: 'p2', backupId: 'none' }, 404],
+      [{ newProjectId: 'past' }, 409],
+      [{}, 400],
+    ] as const) {
+      t.equal((await call('POST', '/api/provision/shop/backup/restore', body)).status, status, JSON.stringify(body))
+    }
+    t.equal((await call('DELETE', '/api/provision/past?wait=60')).status, 200)
+  })
+
+  await t.test('backups are made, listed and tested', async (t) => {
+    const { status, body } = await call('POST', '/api/provision/shop/backup/trigger?wait=60')
+    t.equal(status, 200, JSON.stringify(body))
+    has(t, body, { status: 'COMPLETED', type: 'MANUAL' }, 'is made')
+    const list = (await call('GET', '/api/provision/shop/backup/list')).body
+    has(t, list, { backupEnabled: true, retentionDays: 3, archiving: 'OK' }, 'the list says how it stands')
+    t.same(
+      list.backups.map(({ type }: { type: string }) => type),
+      ['SCHEDULED', 'MANUAL'],
+    )
+  })
+
+  await t.test('a clone has the data and a password of its own', async (t) => {
+    const clone = await call('POST', '/api/provision/shop/clone?wait=90', { newProjectName: 'twin' })
+    t.equal(clone.status, 201, JSON.stringify(clone.body))
+    t.same(await query(await url('twin'), 'select count(*)::int as n from orders'), [{ n: 2 }])
+    t.not(await url('twin'), await url('shop'))
+    t.equal((await call('DELETE', '/api/provision/twin?wait=60')).status, 200)
+  })
+
+  await t.test('storage grows and never shrinks; logs are told', async (t) => {
+    const grown = await call('POST', '/api/provision/shop/resize?wait=30', { newSize: '8Gi' })
+    has(t, grown.body, { storage: { size: '8Gi' } }, 'grows')
+    t.equal((await call('POST', '/api/provision/shop/resize', { newSize: '1Gi' })).status, 422)
+    t.equal((await call('POST', '/api/provision/shop/resize', { newSize: 'big' })).status, 400)
+    const logs = (await call('GET', '/api/provision/shop/logs?lines=5')).body
+    t.equal(logs.lines.length, 5)
+    t.type(logs.logs, 'string')
+  })
+
+  await t.test('what is protected stays', async (t) => {
+    t.equal(
+      (await call('PATCH', '/api/provision/shop/deletion-protection', { enabled: true })).body.deletionProtection,
+      true,
+    )
+    const refused = await call('DELETE', '/api/provision/shop?wait=30')
+    t.equal(refused.status, 409)
+    t.equal(refused.body.code, 'provisioning/deletion-protected')
+    t.same(await query(await url('shop'), 'select 1 as one'), [{ one: 1 }])
+    await call('PATCH', '/api/provision/shop/deletion-protection', { enabled: false })
+    t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
+    t.equal((await call('GET', '/api/provision/shop')).status, 404)
+    t.same((await call('GET', '/api/provision')).body, [])
+  })
+  t.ok(bus.connected)
+})
