@@ -5,10 +5,11 @@ import { configReference } from './config-reference.ts'
 import { doctor } from './doctor.ts'
 import { tailEvents } from './events-tail.ts'
 import { describe } from './explain.ts'
-import { listKeys, printedKey, rotateKeys, shownKeys } from './keys.ts'
+import { listKeys, rotateKeys, shownKeys } from './keys.ts'
 import { testPlugins } from './plugin-test.ts'
 import { findRole, roles } from './roles.ts'
 import { runRoles } from './run.ts'
+import { newKey } from './secret-keys.ts'
 import { dataFolder, readSettings, splitArguments } from './settings.ts'
 import { shownConfig } from './show-config.ts'
 import { runTests } from './test.ts'
@@ -159,8 +160,7 @@ examples(
     .command('new')
     .description('print a new key, to be put before the others of app.secrets.keys or of its file')
     .action(() => {
-      const { values } = settings()
-      process.stdout.write(`${printedKey(values, dataFolder(values))}\n`)
+      process.stdout.write(`${newKey()}\n`)
     }),
   ['busbar keys new'],
 )

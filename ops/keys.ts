@@ -86,7 +86,7 @@ export async function rotateKeys(config: Config, folder: string, options: Rotate
     await withBus(config, async (bus) => {
       const keys = source.read()
       if (keys.length === 1) {
-        const fresh = newKey(keys)
+        const fresh = newKey()
         write(file, [fresh, ...keys])
         options.tell(`the key ${keyIdOf(fresh)} seals from now on`)
       } else options.tell(`going on with a rotation to ${keyIdOf(keys[0]!)}`)
@@ -171,12 +171,6 @@ async function callsAreOver(bus: Bus, at: number): Promise<boolean> {
     if (!(await hasCallsFromBefore(bus, at))) return true
   }
   return false
-}
-
-/** A key that nobody has yet, with an id of its own among those there are. */
-export function printedKey(config: Config, folder: string): string {
-  const file = config['app.secrets.keys-file'] ?? join(folder, 'secret-keys')
-  return newKey(config['app.secrets.keys'] ?? (existsSync(file) ? readKeyFile(file) : []))
 }
 
 /** @throws {OperatorError} when there are none */

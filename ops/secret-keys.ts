@@ -19,7 +19,7 @@ import { OperatorError } from './local/operator-error.ts'
 /** The file with the keys of a data folder, made at its first start; readable by its owner alone. */
 export function keptSecretKeys(folder: string): string {
   const file = join(folder, 'secret-keys')
-  if (!existsSync(file)) writeKeyFile(file, [newKey([])])
+  if (!existsSync(file)) writeKeyFile(file, [newKey()])
   return file
 }
 
@@ -67,13 +67,10 @@ export function writeKeyFile(path: string, keys: readonly string[]): void {
   closeSync(folder)
 }
 
-/** `<id>:<32 bytes in base64>`, with an id that none of these has: the day, and a number if there is another of today. */
-export function newKey(keys: readonly string[]): string {
-  const taken = new Set(keys.map(keyIdOf))
+/** `<id>:<32 bytes in base64>`. No other key ever has its id, the thrown away ones included: what it once sealed is in the history. */
+export function newKey(): string {
   const day = new Date().toISOString().slice(0, 10)
-  let id = day
-  for (let number = 2; taken.has(id); number++) id = `${day}-${number}`
-  return `${id}:${randomBytes(32).toString('base64')}`
+  return `${day}-${randomBytes(4).toString('hex')}:${randomBytes(32).toString('base64')}`
 }
 
 export function keyIdOf(key: string): string {

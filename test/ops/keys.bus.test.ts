@@ -7,7 +7,7 @@ import { publish } from '../../bus/publish.ts'
 import { keyRing } from '../../bus/sealed.ts'
 import { invocationSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
-import { listKeys, printedKey, rotateKeys, shownKeys } from '../../ops/keys.ts'
+import { listKeys, rotateKeys, shownKeys } from '../../ops/keys.ts'
 import { keptSecretKeys, keyIdOf, newKey, readKeyFile, secretKeysOf, writeKeyFile } from '../../ops/secret-keys.ts'
 import { loadConfig } from '../../schemas/config/load.ts'
 import type { Config } from '../../schemas/config.ts'
@@ -149,7 +149,7 @@ t.test('keys are rotated', async (t) => {
 
   await t.test('keys of the configuration are for the operator to change', async (t) => {
     const [current] = readKeyFile(file)
-    const next = newKey([current!])
+    const next = newKey()
     await t.rejects(rotate(configured([`--app.secrets.keys=${current}`])), {
       name: 'OperatorError',
       message: /keys new/,
@@ -158,13 +158,12 @@ t.test('keys are rotated', async (t) => {
     t.match(told, new RegExp(`nothing needs ${keyIdOf(current!)} any more: take it out`))
     t.strictSame(readKeyFile(file), [current], 'the file is not theirs')
     t.match(await listKeys(config, folder), [{ uses: {} }, { id: keyIdOf(next), role: 'missing' }])
-    t.equal(keyIdOf(printedKey(config, folder)) === keyIdOf(current!), false)
     writeKeyFile(file, [next])
     await opensAll(t, 'with the next one alone')
   })
 
   await t.test('what cannot be opened, or nobody knows, stays and stops nothing', async (t) => {
-    const lost = keyRing([newKey([]).replace(/^[^:]+/, 'lost')])!
+    const lost = keyRing([newKey().replace(/^[^:]+/, 'lost')])!
     await saveCredential(bus, lost, 'LOST', 'nobody opens it')
     const sealed = ring.seal('novelty', 'novelty/1/')
     const body = JSON.stringify({ facts: [], state: { version: 1, data: { deep: [sealed] } } })
@@ -189,7 +188,7 @@ t.test('a ring follows its file', async (t) => {
   const ring = keyRing(keys)!
   const old = ring.seal('text', 'a/1')
   const [first] = readKeyFile(file)
-  const second = newKey([first!])
+  const second = newKey()
   t.not(keyIdOf(second), keyIdOf(first!))
   writeKeyFile(file, [second, first!])
   t.equal(ring.keyId, keyIdOf(second))
