@@ -40,7 +40,7 @@ export class Passwords {
       throw error
     })
     const against = digest ?? (await this.#nobody)
-    const right = await this.#inTurn(() => verify(against, plain(password).slice(0, maxLength)))
+    const right = await this.#inTurn(() => verify(against, plain(password.slice(0, maxLength))))
     return right && digest !== null
   }
 
