@@ -123,8 +123,8 @@ const columns: readonly (readonly [type: string, sql: string, json: string])[] =
   ['timestamp(3) null', "'2024-02-29 12:34:56.789'", '"2024-02-29T12:34:56.789Z"'],
   ['time', "'-25:01:02'", '"-25:01:02"'],
   ['time(3)', "'10:01:02.500'", '"10:01:02.500"'],
-  ['blob', "x'00ff10'", '"AP8Q"'],
-  ['varbinary(8)', "x'0100'", '"AQA="'],
+  ['blob', "x'00ff10'", '"\\\\x00ff10"'],
+  ['varbinary(8)', "x'0100'", '"\\\\x0100"'],
   ['point', "st_geomfromtext('POINT(1 2.5)')", '{"type":"Point","coordinates":[1,2.5]}'],
   [
     'polygon',

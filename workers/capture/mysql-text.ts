@@ -39,7 +39,8 @@ const texts: Readonly<Record<MysqlKind, (value: unknown, geometry: number) => st
   text: plain,
   // Line ends can only stand between the tokens.
   json: (value) => plain(value).replace(/[\r\n]/g, ' '),
-  bytes: (value) => (Buffer.isBuffer(value) ? value : Buffer.from(plain(value), 'latin1')).toString('base64'),
+  // As the API writes it.
+  bytes: (value) => `\\x${(Buffer.isBuffer(value) ? value : Buffer.from(plain(value), 'latin1')).toString('hex')}`,
   geometry: (value, code) => JSON.stringify(geoJson(value, code)),
   datetime: plain,
   timestamp: plain,
