@@ -28,16 +28,34 @@ export async function appendBatch(bus: Bus, appends: readonly Append<Fact>[]): P
 
 /** A server takes only so many batches of a stream at once; one that it does not admit has left nothing behind. */
 const tooManyBatches = 10210
+/** Of one connection, so that several of them fit in. */
+const maxAtOnce = 16
+const turns = new WeakMap<Bus, { running: number; readonly waiting: (() => void)[] }>()
 
 async function whenAdmitted<T>(bus: Bus, send: () => Promise<T>): Promise<T> {
   for (const until = Date.now() + bus.timeoutMs; ; ) {
     try {
-      return await send()
+      return await inTurn(bus, send)
     } catch (error) {
       if (!(error instanceof JetStreamApiError) || error.code !== tooManyBatches) throw error
       if (Date.now() > until) throw new BusUnavailable('The bus takes no more batches now', { cause: error })
     }
     await sleep(5 + Math.random() * 45)
+  }
+}
+
+async function inTurn<T>(bus: Bus, send: () => Promise<T>): Promise<T> {
+  const turn = turns.get(bus) ?? { running: 0, waiting: [] }
+  turns.set(bus, turn)
+  if (turn.running < maxAtOnce) turn.running++
+  else await new Promise<void>((resolve) => turn.waiting.push(resolve))
+  try {
+    return await send()
+  } finally {
+    const next = turn.waiting.shift()
+    // Whoever waits takes the place.
+    if (next !== undefined) next()
+    else turn.running--
   }
 }
 
