@@ -36,6 +36,7 @@ import { whileLoop } from './plugins/flow-control/while.ts'
 import { discord } from './plugins/protocol/discord.ts'
 import { ftp } from './plugins/protocol/ftp.ts'
 import { graphql } from './plugins/protocol/graphql.ts'
+import { mqtt } from './plugins/protocol/mqtt.ts'
 import { rss } from './plugins/protocol/rss.ts'
 import { slack } from './plugins/protocol/slack.ts'
 import { smtp } from './plugins/protocol/smtp.ts'
@@ -137,6 +138,7 @@ export const catalogue: readonly Plugin[] = [
   rss,
   teams,
   ftp,
+  mqtt,
   // SaaS
   github,
   jira,
