@@ -19,12 +19,20 @@ export interface SentCall {
   readonly body: Uint8Array
 }
 
+interface Filling {
+  readonly batch: CallBatch
+  readonly writer: CallWriter
+  /** Of performance.now(). */
+  readonly since: number
+}
+
 /** More calls go in a message of their own, so that another worker may have them, and this one begins before all have been read. */
-const maxCalls = 16
+const maxCalls = 32
 const maxBytes = 128 * 1024
+const maxWaitMs = 1
 
 /**
- * Sends calls: those that came in one turn of the event loop in one message. A message has a subject to itself for as long as one of its
+ * Sends calls, those that came in successive turns of the event loop in one message. A message has a subject to itself for as long as one of its
  * calls is not answered, so that it can be looked up.
  */
 export class CallBatches {
@@ -33,7 +41,7 @@ export class CallBatches {
   readonly #freeSubjects: string[] = []
   #subjects = 0
   #lastNumber = 0
-  #filling: { readonly batch: CallBatch; readonly writer: CallWriter } | null = null
+  #filling: Filling | null = null
 
   constructor(bus: Bus, gateway: string) {
     this.#bus = bus
@@ -55,16 +63,23 @@ export class CallBatches {
     if (batch !== this.#filling?.batch) this.#release(batch)
   }
 
-  #begin() {
+  #begin(): Filling {
     this.#lastNumber = (this.#lastNumber + 1) % 2 ** 32
     const number = this.#lastNumber
     const subject = this.#freeSubjects.pop() ?? callSubject(this.#gateway, this.#subjects++)
-    const filling = { batch: { number, subject, open: new Set<number>() }, writer: new CallWriter(number) }
+    const batch = { number, subject, open: new Set<number>() }
+    const filling = { batch, writer: new CallWriter(number), since: performance.now() }
     this.#filling = filling
-    setImmediate(() => {
-      if (this.#filling === filling) this.#flush()
-    })
+    setImmediate(() => this.#look(filling, 1))
     return filling
+  }
+
+  /** Sends the message when a turn of the event loop has brought no call more. */
+  #look(filling: Filling, count: number): void {
+    if (this.#filling !== filling) return
+    const { count: now } = filling.writer
+    if (now === count || performance.now() - filling.since > maxWaitMs) this.#flush()
+    else setImmediate(() => this.#look(filling, now))
   }
 
   #flush(): void {

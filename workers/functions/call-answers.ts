@@ -6,7 +6,7 @@ import { failed, type RunResult } from './runner.ts'
 
 /** Larger ones are sent at once. */
 const maxBytes = 128 * 1024
-const maxAnswers = 16
+const maxAnswers = 32
 /** Room for what stands around an answer. */
 const frameBytes = 1_024
 

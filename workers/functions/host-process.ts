@@ -37,6 +37,8 @@ export type KillReason = 'unresponsive' | 'memory' | 'doomed' | 'stopped'
 /** Frames of a compromised host must not take this process's memory. */
 const maxFrameBytes = 64 * 1024 * 1024
 const maxUnanswered = 4
+/** It does nothing else yet, and the machine may be busy. */
+const maxUnansweredAtStart = 60
 const lastWordsChars = 2_000
 
 /** One isolate host as its supervisor sees it. */
@@ -50,6 +52,7 @@ export class HostProcess {
   readonly #slots: number
   readonly #options: HostProcessOptions
   readonly #tellGone: () => void
+  #isReady = false
   #unanswered = 0
   #killed: KillReason | null = null
   #ended = false
@@ -116,10 +119,10 @@ export class HostProcess {
     this.#child.kill('SIGKILL')
   }
 
-  /** Asks for a sign of life; ends the process when it has owed four. */
+  /** Asks for a sign of life; ends the process when it has owed four of them. */
   ping(): void {
     if (this.ended) return
-    if (this.#unanswered >= maxUnanswered) {
+    if (this.#unanswered >= (this.#isReady ? maxUnanswered : maxUnansweredAtStart)) {
       this.kill('unresponsive')
       return
     }
@@ -147,6 +150,7 @@ export class HostProcess {
   }
 
   #pong(isolates: number): void {
+    this.#isReady = true
     this.#unanswered = 0
     this.#isolates = isolates
   }

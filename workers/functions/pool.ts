@@ -274,7 +274,9 @@ export class FunctionPool {
     this.#doomedBy.delete(host)
     const suspects = doomedBy === null && !byAnother(exit) ? suspectsOf(exit, here) : []
     const functions = new Set(suspects.map(({ call }) => call.functionId))
-    const guilty = functions.size === 1 ? suspects[0]!.call : null
+    // A call that was answered, at its time-out, can have a thread that went on.
+    const strangers = exit.running.some((id) => !here.some((job) => job.id === id))
+    const guilty = functions.size === 1 && !strangers ? suspects[0]!.call : null
     if (guilty !== null) this.#strike(guilty.functionId, guilty.revision, 'killed-host')
     const tried: Job[] = []
     let failed = 0

@@ -122,24 +122,31 @@ export function readCallBody(body: Buffer): { timeoutMs: number; start: string; 
   return { timeoutMs: body.readDoubleLE(), start, request: body.subarray(requestAt) }
 }
 
-/** Cuts a stream of bytes into frames. @throws when a frame is larger than `maxBytes` */
+/**
+ * Cuts a stream of bytes into frames; throws when one is larger than `maxBytes`. `passing`: the bytes are there only until a call of `push`
+ * returns, and so is a frame's body.
+ */
 export class FrameReader {
   readonly #onFrame: (frame: Frame) => void
   readonly #maxBytes: number
+  readonly #passing: boolean
   #chunks: Buffer[] = []
   #bytes = 0
   #wanted = 4
 
-  constructor(maxBytes: number, onFrame: (frame: Frame) => void) {
+  constructor(maxBytes: number, onFrame: (frame: Frame) => void, passing = false) {
     this.#maxBytes = maxBytes
     this.#onFrame = onFrame
+    this.#passing = passing
   }
 
   push(chunk: Buffer): void {
-    this.#chunks.push(chunk)
     this.#bytes += chunk.length
-    if (this.#bytes < this.#wanted) return
-    const data = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks)
+    if (this.#bytes < this.#wanted) {
+      this.#chunks.push(this.#kept(chunk))
+      return
+    }
+    const data = this.#chunks.length === 0 ? chunk : Buffer.concat([...this.#chunks, chunk])
     let at = 0
     this.#wanted = 4
     while (data.length - at >= 4) {
@@ -153,8 +160,12 @@ export class FrameReader {
       at += length + 4
     }
     const rest = data.subarray(at)
-    this.#chunks = rest.length === 0 ? [] : [rest]
+    this.#chunks = rest.length === 0 ? [] : [this.#kept(rest)]
     this.#bytes = rest.length
+  }
+
+  #kept(bytes: Buffer): Buffer {
+    return this.#passing ? Buffer.from(bytes) : bytes
   }
 }
 

@@ -12,12 +12,22 @@ import { Tenants } from './tenants.ts'
 const socketFd = 3
 const slotsFd = 4
 const maxFrameBytes = 256 * 1024 * 1024
+const readBytes = 256 * 1024
 const sweepMs = 50
 
 // Isolates that are made from now on have no SharedArrayBuffer.
 setFlagsFromString('--enable-sharedarraybuffer-per-context')
 
-const socket = new Socket({ fd: socketFd, readable: true, writable: true })
+// One buffer for all that is read: each of its own would be the collector's work.
+const onread = {
+  buffer: Buffer.allocUnsafeSlow(readBytes),
+  callback: (bytes: number, buffer: Uint8Array) => {
+    reader.push((buffer as Buffer).subarray(0, bytes))
+    writer.flush()
+    return true
+  },
+}
+const socket = new Socket({ fd: socketFd, readable: true, writable: true, onread })
 const writer = new FrameWriter(socket)
 let tenants: Tenants | null = null
 
@@ -38,7 +48,7 @@ function start({ head, body }: Frame): void {
   writer.send(fromHost.ready, 0)
 }
 
-const reader = new FrameReader(maxFrameBytes, (frame) => {
+const onFrame = (frame: Frame) => {
   if (frame.kind === toHost.setup) start(frame)
   else if (frame.kind === toHost.call) tenants?.call(frame)
   else if (frame.kind === toHost.program) tenants?.program(frame)
@@ -46,12 +56,9 @@ const reader = new FrameReader(maxFrameBytes, (frame) => {
   else if (frame.kind === toHost.dispose) tenants?.dispose(frame.head)
   else if (frame.kind === toHost.shed) tenants?.shed()
   else if (frame.kind === toHost.ping) writer.send(fromHost.pong, tenants?.size ?? 0)
-})
+}
+const reader = new FrameReader(maxFrameBytes, onFrame, true)
 
-socket.on('data', (chunk: Buffer) => {
-  reader.push(chunk)
-  writer.flush()
-})
 // Without its supervisor it has no purpose; threads that run hostile code do not let a process exit in peace.
 const end = () => process.kill(process.pid, 'SIGKILL')
 socket.on('error', end)

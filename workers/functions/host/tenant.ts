@@ -1,4 +1,3 @@
-import { isUtf8 } from 'node:buffer'
 import type { FaultCode, StrikeReason } from './call.ts'
 import { type Guest, type GuestMaker, makeGuest } from './guest.ts'
 import { type ForwardedOperation, type HostOperations, hostOperations } from './operations-host.ts'
@@ -11,7 +10,9 @@ export interface TenantCall {
   readonly id: number
   readonly key: string
   readonly start: string
-  readonly body: Buffer
+  /** As the guest's `start` takes it. */
+  readonly body: string
+  readonly bodyKind: number
   /** Of performance.now(). */
   readonly deadline: number
   /** Some of its code has run. */
@@ -229,14 +230,13 @@ export class Tenant {
    */
   #startHere(call: TenantCall): void {
     const { slots } = this.#host
-    const [text, kind] = bodyText(call.body)
     const from = performance.now()
     const mark = this.#host.logMark()
     let value: string | number | undefined
     slots.own(call.id)
     this.#entryCall = call
     try {
-      value = this.#guest!.start.applySync(undefined, [call.start, text, kind], { timeout: ownThreadMs })
+      value = this.#guest!.start.applySync(undefined, [call.start, call.body, call.bodyKind], { timeout: ownThreadMs })
       if (typeof value === 'number') {
         const ticket = value
         value = this.#guest!.take.applySync(undefined, [ticket], { timeout: ownThreadMs })
@@ -274,9 +274,12 @@ export class Tenant {
     const cpuBefore = cpuOf(guest)
     try {
       if (entry.kind === 'start') {
-        const [text, kind] = bodyText(entry.call.body)
         entry.call.started = true
-        const value = await guest.start.apply(undefined, [entry.call.start, text, kind], options)
+        const value = await guest.start.apply(
+          undefined,
+          [entry.call.start, entry.call.body, entry.call.bodyKind],
+          options,
+        )
         this.#spent(call, cpuBefore)
         if (!finish()) return
         if (typeof value !== 'number') this.#answer(entry.call, String(value))
@@ -515,10 +518,6 @@ export class Tenant {
 }
 
 const timeoutText = 'Execution timeout'
-
-function bodyText(body: Buffer): [string, number] {
-  return isUtf8(body) ? [body.toString('utf8'), 0] : [body.toString('latin1'), 2]
-}
 
 function cpuOf(guest: Guest | null): number {
   try {

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { wrapProgram } from '../sandbox/program.ts'
 import {
   type FaultCode,
@@ -45,7 +46,7 @@ export class Tenants {
   call({ id, head, body }: Frame): void {
     const { timeoutMs, start, request } = readCallBody(body)
     const deadline = performance.now() + timeoutMs
-    this.#route({ id, key: head, start, body: request, deadline, started: false, cpuMs: 0 })
+    this.#route({ id, key: head, start, ...bodyText(request), deadline, started: false, cpuMs: 0 })
   }
 
   program({ id, head, body }: Frame): void {
@@ -199,6 +200,10 @@ export class Tenants {
     this.#logs.flush()
     this.#writer.send(fromHost.fault, call.id, JSON.stringify(head))
   }
+}
+
+function bodyText(body: Buffer): Pick<TenantCall, 'body' | 'bodyKind'> {
+  return isUtf8(body) ? { body: body.toString('utf8'), bodyKind: 0 } : { body: body.toString('latin1'), bodyKind: 2 }
 }
 
 /** Most functions answer with JSON and status 200: no text stands for that. */
