@@ -21,6 +21,7 @@ export async function startFunctions({ config, log }: RoleContext): Promise<Runn
   const { startFunctionGateway } = await import('../gateways/functions/server.ts')
   const bus = await openBus(config, log, 'gateway:functions', 'all')
   const aliasPort = config['gateway.functions.alias-port']
+  const managementRoles = config['app.functions.management-roles']
   const gateway = await startFunctionGateway({
     bus,
     host: config['server.host'],
@@ -28,6 +29,7 @@ export async function startFunctions({ config, log }: RoleContext): Promise<Runn
     ...(aliasPort === undefined ? {} : { aliasPort }),
     corsOrigins: config['app.cors-origins'],
     jwt: jwtOptions(config),
+    ...(managementRoles !== undefined && { managementRoles }),
     ...secretKeys(config),
     timeoutMs: config['app.functions.timeout'],
     maxFunctions: config['app.functions.max-scripts'],

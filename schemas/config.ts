@@ -188,6 +188,11 @@ export const configKeys = {
     'Heap of one function',
     { unit: 'bytes' },
   ),
+  'app.functions.management-roles': key(
+    list,
+    undefined,
+    'Roles of tokens that may manage functions (`app.jwt.role-claim`), separated by commas, such as `editor,admin` of the workflow engine; without it any valid token may',
+  ),
   'app.functions.hosts': key(count(64), 2, 'Isolate host processes of one function worker'),
   'app.workflows.auth': key(
     flag,

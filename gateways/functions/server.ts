@@ -42,6 +42,8 @@ export interface FunctionGatewayOptions {
   readonly aliasPort?: number
   readonly corsOrigins: readonly string[]
   readonly jwt: AuthenticatorOptions
+  /** Roles of tokens that may manage functions. Default: any. */
+  readonly managementRoles?: readonly string[]
   /** Each `<id>:<32 bytes in base64>`; absent: secrets are refused. */
   readonly secretKeys?: SecretKeys
   /** Longest run of a handler. Default 30,000. */
@@ -87,6 +89,7 @@ export async function startFunctionGateway(options: FunctionGatewayOptions): Pro
     maxFunctions,
     maxCodeBytes,
     maxLogClients,
+    ...(options.managementRoles !== undefined && { managementRoles: options.managementRoles }),
   }
   const apps: FastifyInstance[] = []
   const stop = async () => {

@@ -25,6 +25,8 @@ export interface FunctionService {
   readonly maxFunctions: number
   readonly maxCodeBytes: number
   readonly maxLogClients: number
+  /** Of tokens that may manage functions; absent: any. */
+  readonly managementRoles?: readonly string[]
 }
 
 /**
@@ -37,12 +39,17 @@ export async function allowCall({ authenticator }: FunctionService, { headers }:
 }
 
 /**
- * Changing functions and looking into them: where tokens are on, never without one.
+ * Changing functions and looking into them: where tokens are on, never without one, nor with one of another role.
  *
- * @throws {Rejected} `http/unauthorized`; {Unavailable}
+ * @throws {Rejected} `http/unauthorized`, `http/forbidden`; {Unavailable}
  */
-export async function allowManagement({ authenticator }: FunctionService, { headers }: FastifyRequest): Promise<void> {
+export async function allowManagement(
+  { authenticator, managementRoles }: FunctionService,
+  { headers }: FastifyRequest,
+): Promise<void> {
   if (!authenticator.enabled) return
-  const { anonymous } = await authenticator.authenticate(headers)
+  const { anonymous, role } = await authenticator.authenticate(headers)
   if (anonymous) throw new Rejected('http/unauthorized', 'A token is required to manage functions')
+  if (managementRoles === undefined || (role !== undefined && managementRoles.includes(role))) return
+  throw new Rejected('http/forbidden', `Managing functions needs one of the roles ${managementRoles.join(', ')}`)
 }
