@@ -24,7 +24,7 @@ const operationHeader = 'KV-Operation'
 const ttlHeader = 'Nats-TTL'
 const head = { type: 'Busbar-Type', created: 'Busbar-Created', updated: 'Busbar-Updated', expires: 'Busbar-Expires' }
 /** A deletion is a message of its own, so that it can have a condition. */
-const tombstoneSeconds = 60
+const tombstoneSeconds = 10
 
 /** What a message says of its key; a time to live ends with it. */
 export function entryHeaders({

@@ -19,7 +19,7 @@ const secrets = {
 t.test('credentials', async (t) => {
   const secretKeys = [`test:${randomBytes(32).toString('base64')}`]
   const stage = await workflowStage(t, { secretKeys })
-  const { save, execute, inStatus, bus, faults } = stage
+  const { save, execute, inStatus, until, bus, nats, faults } = stage
   const told: string[] = []
   const ask: typeof stage.ask = async (...asked) => {
     const answer = await stage.ask(...asked)
@@ -278,6 +278,20 @@ outputs: { said: '{{ outputs.say.message }}', runs: '{{ kv.runs }}' }
     const { execution } = await inStatus(await execute(flow), 'SUCCESS')
     t.strictSame(JSON.parse(execution.outputs), { said: 'Hello 4', runs: 11 })
     t.equal((await ask('GET', '/kv/default/runs')).json.value, 11)
+  })
+
+  await t.test('are there when the bus was killed', async (t) => {
+    const before = (await ask('GET', '/credentials')).json
+    await nats.kill()
+    await nats.restart()
+    await until(async () => ((await ask('GET', '/credentials')).status === 200 ? true : null))
+    t.strictSame((await ask('GET', '/credentials')).json, before)
+    heard.length = 0
+    const flow = await save(
+      `name: after\ntasks: [{ name: call, type: http.request, properties: { url: '${url}/ok', auth: { type: bearer, token: '\${CHANGING}' } } }]\n`,
+    )
+    await inStatus(await execute(flow), 'SUCCESS')
+    t.match(heard, [{ authorization: `Bearer ${secrets.later}` }])
   })
 
   await t.test('are nowhere to be found: in no message of any stream, in no answer', async (t) => {
