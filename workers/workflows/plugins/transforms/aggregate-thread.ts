@@ -3,7 +3,7 @@ import { compareValues } from '../compare-values.ts'
 import { type Decimal, decimalAt, decimalOf, nearestNumber, plainNumber, sumOf } from '../decimals.ts'
 import { keyOf } from '../list-properties.ts'
 import { averageOf, deviationOf, medianOf } from '../statistics.ts'
-import type { Measure } from './aggregate.ts'
+import type { Measure } from './aggregate-properties.ts'
 
 interface Asked {
   readonly count: number

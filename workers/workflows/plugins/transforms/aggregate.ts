@@ -1,47 +1,11 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { definePlugin, TaskFailure, type TaskRun } from '../../plugin.ts'
 import { evaluateEach } from '../expression.ts'
 import { Expression, Items, listOf } from '../list-properties.ts'
 import { threadModule } from '../thread-module.ts'
+import { Measure } from './aggregate-properties.ts'
 
 const work = threadModule<typeof import('./aggregate-thread.ts')>(new URL('./aggregate-thread.ts', import.meta.url))
-
-const calculations = [
-  'count',
-  'count-distinct',
-  'sum',
-  'avg',
-  'min',
-  'max',
-  'median',
-  'stddev',
-  'first',
-  'last',
-  'list',
-  'distinct',
-] as const
-
-const Measure = Type.Object(
-  {
-    name: Type.String({ description: 'What it is called in the outputs', minLength: 1, examples: ['total'] }),
-    calculate: Type.Enum([...calculations], {
-      description: 'What to calculate; `stddev` is that of a sample. Null values are left out',
-      examples: ['sum'],
-    }),
-    of: Type.Optional(Expression('Of what of each item; `count` counts the items without it', 'price')),
-    scale: Type.Optional(
-      Type.Integer({
-        description: 'Round to so many digits after the point, half away from zero; not at all by default',
-        minimum: 0,
-        maximum: 30,
-        examples: [2],
-      }),
-    ),
-  },
-  { additionalProperties: false },
-)
-
-export type Measure = Static<typeof Measure>
 
 const Key = Type.Object(
   {

@@ -3,7 +3,7 @@ import { RE2JS } from 're2js'
 import { TaskFailure } from '../../plugin.ts'
 import { compareValues } from '../compare-values.ts'
 import { decimalOf } from '../decimals.ts'
-import type { Condition } from './filter.ts'
+import type { Condition } from './filter-properties.ts'
 
 interface Asked {
   /** Of each condition, of each item. */

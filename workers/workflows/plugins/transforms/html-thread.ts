@@ -1,6 +1,6 @@
 import { type CheerioAPI, load } from 'cheerio'
 import { TaskFailure } from '../../plugin.ts'
-import type { Field } from './html.ts'
+import type { Field } from './html-properties.ts'
 import { textIn } from './html-text.ts'
 
 interface Asked {

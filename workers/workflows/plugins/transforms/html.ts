@@ -1,40 +1,11 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { definePlugin, TaskFailure } from '../../plugin.ts'
 import { bytesOf, contentProperties, decoded } from '../content.ts'
 import { threadModule } from '../thread-module.ts'
+import { Field } from './html-properties.ts'
 
 const work = threadModule<typeof import('./html-thread.ts')>(new URL('./html-thread.ts', import.meta.url))
 const pdf = threadModule<typeof import('./pdf-thread.ts')>(new URL('./pdf-thread.ts', import.meta.url))
-
-const Field = Type.Object(
-  {
-    selector: Type.Optional(
-      Type.String({
-        description: 'CSS selector, within the item; empty for the item itself',
-        default: '',
-        examples: ['h2'],
-      }),
-    ),
-    attribute: Type.Optional(Type.String({ description: 'Its value in place of the text', examples: ['href'] })),
-    as: Type.Optional(
-      Type.Enum(['text', 'html'], {
-        description: 'What of the element, without `attribute`',
-        default: 'text',
-        examples: ['html'],
-      }),
-    ),
-    all: Type.Optional(
-      Type.Boolean({
-        description: 'Whether to give a list of all in place of the first',
-        default: false,
-        examples: [true],
-      }),
-    ),
-  },
-  { additionalProperties: false },
-)
-
-export type Field = Static<typeof Field>
 
 export const html = definePlugin({
   id: 'transform.html',

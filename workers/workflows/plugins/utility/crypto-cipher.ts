@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto'
 import { TaskFailure } from '../../plugin.ts'
 import { bytesOf, decoded, givenBack } from '../content.ts'
-import type { CryptoInput, CryptoRun } from './crypto.ts'
+import type { CryptoInput, CryptoRun } from './crypto-properties.ts'
 
 const nonceBytes = 12
 const tagBytes = 16

@@ -1,6 +1,6 @@
 import { TaskFailure } from '../../plugin.ts'
 import { needed } from '../content.ts'
-import { type CryptoRun, judged } from './crypto.ts'
+import { type CryptoRun, judged } from './crypto-properties.ts'
 
 const form = /^\$argon2id\$v=19\$((?:[mtp]=\d{1,7},?){3})\$[A-Za-z0-9+/]{11,88}\$[A-Za-z0-9+/]{16,176}$/
 /** KB of memory, iterations, and threads. */

@@ -12,7 +12,7 @@ import {
 import { promisify } from 'node:util'
 import { TaskFailure } from '../../plugin.ts'
 import { bytesOf, needed } from '../content.ts'
-import { type CryptoInput, type CryptoRun, judged } from './crypto.ts'
+import { type CryptoInput, type CryptoRun, judged } from './crypto-properties.ts'
 
 type Scheme = 'ed25519' | 'rsa-sha256' | 'rsa-pss-sha256' | 'ecdsa-sha256'
 

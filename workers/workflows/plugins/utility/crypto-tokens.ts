@@ -16,7 +16,7 @@ import { TaskFailure } from '../../plugin.ts'
 import { needed } from '../content.ts'
 import { durationMs } from '../duration.ts'
 import { callJson } from '../http-json.ts'
-import { type CryptoInput, type CryptoRun, judged } from './crypto.ts'
+import { type CryptoInput, type CryptoRun, judged } from './crypto-properties.ts'
 
 type Key = Awaited<ReturnType<typeof importJWK>>
 

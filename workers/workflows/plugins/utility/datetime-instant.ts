@@ -1,6 +1,6 @@
 import type { DateTime } from 'luxon'
 import { TaskFailure } from '../../plugin.ts'
-import type { DateTimeInput } from './datetime.ts'
+import type { DateTimeInput } from './datetime-properties.ts'
 
 export type Luxon = typeof import('luxon')
 

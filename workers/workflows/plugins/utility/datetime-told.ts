@@ -1,6 +1,6 @@
 import type { DateTime } from 'luxon'
 import { isBusinessDay } from './business-days.ts'
-import type { DateTimeInput } from './datetime.ts'
+import type { DateTimeInput } from './datetime-properties.ts'
 
 const formats: Readonly<Record<string, (at: DateTime) => string | number | null>> = {
   iso: (at) => at.toISO(),

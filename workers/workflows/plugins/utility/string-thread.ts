@@ -1,6 +1,6 @@
 import { distance as levenshtein } from 'fastest-levenshtein'
 import { TaskFailure } from '../../plugin.ts'
-import type { StringInput } from './string.ts'
+import type { StringInput } from './string-properties.ts'
 
 type Input = StringInput & { readonly text: string }
 
