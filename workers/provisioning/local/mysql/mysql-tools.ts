@@ -1,0 +1,78 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { CareFailure } from '../care-failure.ts'
+import type { MysqlNode } from './mysql-node.ts'
+
+export type MysqlTool = 'mariadb' | 'mariadb-dump' | 'mariadb-binlog' | 'mariadb-backup'
+
+export interface MysqlToolRun {
+  /** After `--defaults-file`, which holds how to connect. */
+  readonly args: readonly string[]
+  /** File descriptors or `pipe`. Default: nothing in, nothing out. */
+  readonly stdin?: number | 'pipe'
+  readonly stdout?: number | 'pipe'
+  readonly signal?: AbortSignal | undefined
+  /** Default 1 h. */
+  readonly timeoutMs?: number
+}
+
+export interface RunningTool {
+  readonly process: ChildProcess
+  /** Resolves with what it complained of when it failed, undefined when all went well. */
+  readonly done: Promise<string | undefined>
+}
+
+/** Starts a client program. How to connect is in a file of ours alone, not on the command line. */
+export function startTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun): RunningTool {
+  const folder = mkdtempSync(join(tmpdir(), 'bb-'))
+  const file = join(folder, 'client.cnf')
+  writeFileSync(file, clientFile(node), { mode: 0o600 })
+  const child = spawn(join(node.binaries.clientFolder, tool), [`--defaults-file=${file}`, ...run.args], {
+    stdio: [run.stdin ?? 'ignore', run.stdout ?? 'ignore', 'pipe'],
+    env: { LC_ALL: 'C', TZ: 'UTC', ...node.binaries.environment },
+    timeout: run.timeoutMs ?? 3600_000,
+    killSignal: 'SIGKILL',
+    ...(run.signal === undefined ? {} : { signal: run.signal }),
+  })
+  let complaint = ''
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    complaint = (complaint + text).slice(-8192)
+  })
+  const done = new Promise<string | undefined>((resolve) => {
+    child.once('error', (error) => resolve(error.message))
+    child.once('close', (code) => resolve(code === 0 ? undefined : complaint.trim() || 'it was ended'))
+  }).finally(() => rmSync(folder, { recursive: true, force: true }))
+  return { process: child, done }
+}
+
+/** Runs a client program to its end. @throws {CareFailure} `failed` with its reason, told after `what`. */
+export async function runMysqlTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun, what: string): Promise<void> {
+  const complaint = await startTool(node, tool, run).done
+  run.signal?.throwIfAborted()
+  if (complaint !== undefined) throw new CareFailure('failed', `${what}: ${toolReason(complaint)}.`)
+}
+
+/** The tool's own words for the failure, without times, program names and paths. */
+export function toolReason(complaint: string): string {
+  const lines = complaint.split('\n')
+  const line = lines.findLast((entry) => /error|fatal/i.test(entry)) ?? lines.at(-1) ?? ''
+  return line
+    .replace(/^.*?\b(error|fatal):?\s*/i, '')
+    .replaceAll(/'?(\/[\w.+-]+){2,}'?/g, 'a file')
+    .replace(/\.$/, '')
+    .slice(0, 300)
+}
+
+function clientFile(node: MysqlNode): string {
+  const place = node.socketFolder === undefined ? ['protocol=TCP', 'host=127.0.0.1', `port=${node.port}`] : [`socket=${join(node.socketFolder, 's')}`] // biome-ignore format: two ways
+  const { user, password } = node.superuser
+  const lines = [`user=${quoted(user)}`, `password=${quoted(password)}`, ...place, 'default-character-set=utf8mb4']
+  // The dump and the backup know no more than these; the backup reads its own group only.
+  return `[client]\n${lines.join('\n')}\n[mariadb-backup]\n${lines.slice(0, -1).join('\n')}\n`
+}
+
+function quoted(text: string): string {
+  return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
+}
