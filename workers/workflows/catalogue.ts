@@ -42,6 +42,7 @@ import { slack } from './plugins/protocol/slack.ts'
 import { smtp } from './plugins/protocol/smtp.ts'
 import { teams } from './plugins/protocol/teams.ts'
 import { telegram } from './plugins/protocol/telegram.ts'
+import { websocket } from './plugins/protocol/websocket.ts'
 import { airtable } from './plugins/saas/airtable.ts'
 import { asana } from './plugins/saas/asana.ts'
 import { github } from './plugins/saas/github.ts'
@@ -139,6 +140,7 @@ export const catalogue: readonly Plugin[] = [
   teams,
   ftp,
   mqtt,
+  websocket,
   // SaaS
   github,
   jira,

@@ -61,12 +61,19 @@ export class Broken {
 export class Inbox {
   readonly messages: IncomingMessage[] = []
   readonly #limits: Pick<BrokerInput, 'maxMessages' | 'maxBytes' | 'waitMs'>
+  readonly #counts: (payload: string) => boolean
   readonly #full = Promise.withResolvers<void>()
   #sizeBytes = 0
 
-  constructor(limits: Pick<BrokerInput, 'maxMessages' | 'maxBytes' | 'waitMs'>) {
+  /** @param counts says which are wanted; default: all */
+  constructor(
+    limits: Pick<BrokerInput, 'maxMessages' | 'maxBytes' | 'waitMs'>,
+    counts: (payload: string) => boolean = () => true,
+  ) {
     this.#limits = limits
+    this.#counts = counts
     this.#full.promise.catch(() => undefined)
+    if (this.isFull) this.#full.resolve()
   }
 
   get isFull(): boolean {
@@ -83,9 +90,16 @@ export class Inbox {
       return false
     }
     const encoding = isUtf8(bytes) ? 'utf8' : 'base64'
-    this.messages.push({ topic, payload: Buffer.from(bytes).toString(encoding), encoding, headers })
+    const payload = Buffer.from(bytes).toString(encoding)
+    if (!this.#counts(payload)) return true
+    this.messages.push({ topic, payload, encoding, headers })
     if (this.isFull) this.#full.resolve()
     return true
+  }
+
+  /** Nothing comes any more. */
+  end(): void {
+    this.#full.resolve()
   }
 
   /** Until it is full, or for as long as one waits. */
