@@ -1,43 +1,13 @@
 import type { Catalog, Table } from './catalog.ts'
-import { type Compiled, quoted, tableName } from './postgres-sql.ts'
+import type { Compiled } from './dialect.ts'
+import type { NumbersConstant, NumbersItem, NumbersShape } from './numbers-ast.ts'
+import { quoted, tableName } from './postgres-sql.ts'
 import { Aliases } from './postgres-sql-aliases.ts'
 import { tableOf } from './postgres-sql-read.ts'
 import { filterConditions, whereSql } from './postgres-sql-select.ts'
 import { type Member, memberList, objectOf, objectSql, shapedSql, textLiteral } from './postgres-sql-shape.ts'
-import type { AggregateFunction, Filter, ShapedColumn } from './read-ast.ts'
+import type { ShapedColumn } from './read-ast.ts'
 import { statement } from './statement.ts'
-
-/** Aggregates as nested objects, over all rows and by groups, in one statement. */
-export interface NumbersShape {
-  readonly kind: 'numbers'
-  readonly schema: string
-  readonly table: string
-  readonly filter: Filter | null
-  readonly items: readonly NumbersItem[]
-}
-
-type Constant = { readonly kind: 'constant'; readonly property: string; readonly value: string }
-
-export type NumbersItem =
-  | Constant
-  | { readonly kind: 'count'; readonly property: string }
-  | {
-      readonly kind: 'results'
-      readonly property: string
-      readonly function: Exclude<AggregateFunction, 'count'>
-      readonly columns: readonly (ShapedColumn | Constant)[]
-    }
-  /** Of a group: the values it has in common. */
-  | { readonly kind: 'key'; readonly property: string; readonly columns: readonly (ShapedColumn | Constant)[] }
-  | {
-      readonly kind: 'groups'
-      readonly property: string
-      readonly columns: readonly string[]
-      readonly limit: number
-      /** Slot. */
-      readonly offset: number | null
-      readonly items: readonly NumbersItem[]
-    }
 
 /** One row, its JSON in column 0. */
 export function compileNumbers(catalog: Catalog, shape: NumbersShape): Compiled {
@@ -128,7 +98,7 @@ class NumbersCompiler {
     }
   }
 
-  #object(columns: readonly (ShapedColumn | Constant)[], sqlOf: (column: ShapedColumn) => string): string {
+  #object(columns: readonly (ShapedColumn | NumbersConstant)[], sqlOf: (column: ShapedColumn) => string): string {
     const members = columns.map((item) => {
       return { property: item.property, sql: item.kind === 'constant' ? textLiteral(item.value) : sqlOf(item) }
     })

@@ -1,5 +1,6 @@
 import { type Catalog, type Table, tableKey } from './catalog.ts'
-import { type Compiled, parameter, quoted, tableName } from './postgres-sql.ts'
+import type { Compiled } from './dialect.ts'
+import { parameter, quoted, tableName } from './postgres-sql.ts'
 import { Aliases } from './postgres-sql-aliases.ts'
 import { filterSql, isHeavy } from './postgres-sql-filter.ts'
 import { cursorConditions, orderSql, reversed } from './postgres-sql-order.ts'

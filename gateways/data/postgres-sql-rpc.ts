@@ -1,5 +1,6 @@
 import type { Catalog, DatabaseFunction } from './catalog.ts'
-import { type Compiled, quoted, tableName } from './postgres-sql.ts'
+import type { Compiled } from './dialect.ts'
+import { quoted, tableName } from './postgres-sql.ts'
 import type { CallShape } from './rpc-request.ts'
 import { type CallRequest, resultOf, signatureOf } from './rpc-request.ts'
 import { statement } from './statement.ts'

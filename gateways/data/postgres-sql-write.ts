@@ -1,5 +1,6 @@
 import type { Catalog, Table } from './catalog.ts'
-import { type Compiled, everyColumn, quoted, tableName } from './postgres-sql.ts'
+import type { Compiled } from './dialect.ts'
+import { everyColumn, quoted, tableName } from './postgres-sql.ts'
 import { Aliases, type WrittenRows } from './postgres-sql-aliases.ts'
 import { keyConditions, keyTexts, tableOf } from './postgres-sql-read.ts'
 import { filterConditions, projection, whereSql } from './postgres-sql-select.ts'

@@ -1,12 +1,4 @@
 import type { DatabaseType, Table } from './catalog.ts'
-import type { Statement } from './statement.ts'
-
-/** A statement ready to run with any values of its shape. */
-export interface Compiled {
-  readonly statement: Statement
-  /** `heavy` statements should not share a pipelined connection with others. */
-  readonly weight: 'cheap' | 'heavy'
-}
 
 /** Identifiers come from the catalog, never from a request; they are quoted all the same. */
 export function quoted(identifier: string): string {

@@ -11,7 +11,7 @@ import {
 } from 'graphql'
 import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
-import type { Compiled } from '../data/postgres-sql.ts'
+import type { Compiled } from '../data/dialect.ts'
 import { shapeOf } from '../data/read-request.ts'
 import { isStale } from '../data/stale.ts'
 import type { CallContext, RawResult, Run } from '../data/statement.ts'
@@ -227,7 +227,7 @@ async function runPlan(plan: RootPlan, state: SchemaState, context: ExecutionCon
   const key = shapeOf(plan)
   let compiled: Compiled | undefined = state.compiled.get(key)
   if (!compiled) {
-    compiled = plan.compile(state.catalog)
+    compiled = plan.compile(state.catalog, state.dialect)
     state.compiled.set(key, compiled)
   }
   const { weight, statement } = compiled

@@ -1,7 +1,7 @@
 import { type FieldNode, type GraphQLObjectType, getNamedType, type SelectionSetNode } from 'graphql'
 import { Rejected } from '../../schemas/failure.ts'
 import type { Column, Table } from '../data/catalog.ts'
-import type { NumbersItem, NumbersShape } from '../data/postgres-sql-numbers.ts'
+import type { NumbersItem, NumbersShape } from '../data/numbers-ast.ts'
 import type { AggregateFunction, Filter, ShapedColumn, Shaping } from '../data/read-ast.ts'
 import { meaningOf } from './meaning.ts'
 import type { PlanScope } from './plan-scope.ts'

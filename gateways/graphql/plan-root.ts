@@ -2,10 +2,8 @@ import { type FieldNode, type GraphQLObjectType, getNamedType, isObjectType } fr
 import { Rejected } from '../../schemas/failure.ts'
 import type { Catalog, Table } from '../data/catalog.ts'
 import { cursorDigest, decodeCursor } from '../data/cursor.ts'
-import type { Compiled } from '../data/postgres-sql.ts'
-import { compileNumbers, type NumbersShape } from '../data/postgres-sql-numbers.ts'
-import { compileList } from '../data/postgres-sql-read.ts'
-import { compileWrite } from '../data/postgres-sql-write.ts'
+import type { Compiled, Dialect } from '../data/dialect.ts'
+import type { NumbersShape } from '../data/numbers-ast.ts'
 import type { CursorPage, ListShape, RowSelection } from '../data/read-ast.ts'
 import type { Parameter, RawResult } from '../data/statement.ts'
 import type { WriteRequest } from '../data/write-request.ts'
@@ -32,7 +30,7 @@ export interface RootPlan {
   /** Key of the compiled statement, to be joined with the catalog's version. */
   readonly shape: ListShape | NumbersShape | WriteRequest['shape']
   readonly parameters: readonly Parameter[]
-  compile(catalog: Catalog): Compiled
+  compile(catalog: Catalog, dialect: Dialect): Compiled
   /** @throws {Rejected} when the result is a refusal: a row that is not there. */
   reply(result: RawResult): Buffer
 }
@@ -59,7 +57,7 @@ export function planRoot(parent: GraphQLObjectType, nodes: readonly FieldNode[],
         writes: false,
         shape,
         parameters,
-        compile: (catalog) => compileNumbers(catalog, shape),
+        compile: (catalog, dialect) => dialect.compileNumbers(catalog, shape),
         reply: numbersReply,
       }
     }
@@ -84,7 +82,7 @@ function planList(
     writes: false,
     shape,
     parameters: scope.slots.values,
-    compile: (catalog) => compileList(catalog, { shape }),
+    compile: (catalog, dialect) => dialect.compileList(catalog, { shape }),
     reply: listReply,
   }
 }
@@ -144,7 +142,7 @@ function planConnection(
     writes: false,
     shape,
     parameters: scope.slots.values,
-    compile: (catalog) => compileList(catalog, { shape }),
+    compile: (catalog, dialect) => dialect.compileList(catalog, { shape }),
     reply: (result) => connectionReply(asked, result),
   }
 }
@@ -222,7 +220,7 @@ function planMutation(
     writes: true,
     shape: request.shape,
     parameters: request.parameters,
-    compile: (catalog) => compileWrite(catalog, request),
+    compile: (catalog, dialect) => dialect.compileWrite(catalog, request),
     reply,
   })
   const oneRow: RootPlan['reply'] = (result) => rowReply(result, table)

@@ -1,7 +1,7 @@
 import type { GraphQLSchema } from 'graphql'
 import type { LRUCache } from 'lru-cache'
 import type { Catalog } from '../data/catalog.ts'
-import type { Compiled } from '../data/postgres-sql.ts'
+import type { Compiled, Dialect } from '../data/dialect.ts'
 import type { ReadLimits } from '../data/read-limits.ts'
 import type { Costs } from './cost.ts'
 import type { Documents } from './document.ts'
@@ -14,6 +14,7 @@ export interface SchemaState {
   readonly naming: Naming
   readonly documents: Documents
   readonly costs: Costs
+  readonly dialect: Dialect
   readonly compiled: LRUCache<string, Compiled>
   readonly limits: ReadLimits
 }

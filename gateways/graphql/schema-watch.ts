@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Catalog } from '../data/catalog.ts'
+import type { Dialect } from '../data/dialect.ts'
 import type { ReadLimits } from '../data/read-limits.ts'
 import type { Run } from '../data/statement.ts'
 import type { Principal } from '../http/auth.ts'
@@ -21,6 +22,7 @@ export type SchemaObservation = {
 
 export interface SchemaWatchOptions extends Pick<SchemaOptions, 'naming' | 'changes'> {
   readonly catalog: { current(): Catalog; reload(): Promise<Catalog> }
+  readonly dialect: Dialect
   readonly limits: ReadLimits
   readonly documentLimits: DocumentLimits
   /** Rows an operation may return by its estimate; 0 for any number. Default 0. */
@@ -83,7 +85,7 @@ export class SchemaWatch implements SchemaView {
       memoryShare,
     }: { readonly naming: Pick<SchemaOptions, 'names' | 'writable'>; readonly memoryShare: number },
   ): SchemaState {
-    const { limits, documentLimits, naming: style, changes, maxCost = 0 } = this.#options
+    const { dialect, limits, documentLimits, naming: style, changes, maxCost = 0 } = this.#options
     const { schema, naming } = buildSchema(catalog, {
       changes,
       ...(style === undefined ? {} : { naming: style }),
@@ -95,6 +97,7 @@ export class SchemaWatch implements SchemaView {
       naming,
       documents: new Documents(schema, documentLimits, memoryShare),
       costs: new Costs(schema, limits, maxCost),
+      dialect,
       compiled: new LRUCache({
         max: 5000,
         maxSize: Math.ceil(32 * 1024 * 1024 * memoryShare),

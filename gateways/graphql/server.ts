@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
 import { type ChangeHubObservation, type ChangeHubOptions, createChangeHub } from '../data/changes-hub.ts'
+import { postgresDialect } from '../data/postgres-dialect.ts'
 import type { ExposedSchemas } from '../data/postgres-introspect.ts'
 import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
 import { defaultReadLimits } from '../data/read-limits.ts'
@@ -98,6 +99,7 @@ async function listen(
     persisted: new PersistedQueries({ ...defaultPersisted, ...options.persisted }),
     watch: new SchemaWatch({
       catalog,
+      dialect: postgresDialect,
       naming: options.naming,
       // Also with the bus off: a client is told then what mends it.
       changes: true,

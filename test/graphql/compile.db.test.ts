@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { getOperationAST, getVariableValues, Kind, parse } from 'graphql'
 import t from 'tap'
+import { postgresDialect } from '../../gateways/data/postgres-dialect.ts'
 import { introspect } from '../../gateways/data/postgres-introspect.ts'
 import { defaultReadLimits } from '../../gateways/data/read-limits.ts'
 import { planRoot } from '../../gateways/graphql/plan-root.ts'
@@ -190,7 +191,7 @@ function statementsOf({ query, variables = {} }: Case): string[] {
   const root = schema.getRootType(operation.operation)!
   return [...collectFields(root, [operation.selectionSet], scope).values()].map((nodes) => {
     const plan = planRoot(root, nodes, scope)
-    const { text } = plan.compile(catalog).statement
+    const { text } = plan.compile(catalog, postgresDialect).statement
     return plan.parameters.length === 0 ? text : `${text}\n  -- ${JSON.stringify(plan.parameters)}`
   })
 }
