@@ -135,6 +135,7 @@ function foldFact(rows: ExecutionRows, id: string, fact: ExecutionFact, sequence
       return
     }
     case 'executions.execution.slot-requested':
+    case 'executions.execution.sla-missed':
     case 'executions.task.claimed':
     case 'executions.task.entered':
     case 'executions.task.iteration-started':

@@ -7,6 +7,7 @@ import {
   type Failure,
   IterationEnded,
   IterationStarted,
+  SlaMissed,
   SlotRequested,
   TaskCancelled,
   TaskEntered,
@@ -76,21 +77,24 @@ export class Advance {
     const { stage, slotRequested } = this.state
     if (stage !== 'queued') return
     const { now } = this.#around
-    const { concurrency, timeoutMs } = this.#plan
+    const { concurrency, timeoutMs, slaMs } = this.#plan
     if (concurrency !== null && !slot) {
       if (!slotRequested) this.emit(SlotRequested.of({ at: now }))
       return
     }
-    this.emit(ExecutionStarted.of({ at: now, deadlineAt: timeoutMs === null ? null : now + timeoutMs }))
+    const deadlineAt = timeoutMs === null ? null : now + timeoutMs
+    this.emit(ExecutionStarted.of({ at: now, deadlineAt, ...(slaMs !== undefined && { slaAt: now + slaMs }) }))
   }
 
   run(): void {
-    const { stage, deadlineAt, ending } = this.state
+    const { stage, deadlineAt, ending, slaAt, slaMissed } = this.state
     if (stage === 'queued' && ending !== null) {
       this.emit(ExecutionEnded.of({ status: ending, at: this.#around.now }))
       return
     }
     if (stage !== 'running' && stage !== 'paused') return
+    if (slaAt !== undefined && !slaMissed && this.#around.now >= slaAt)
+      this.emit(SlaMissed.of({ at: this.#around.now }))
     if (deadlineAt !== null && ending === null && this.#around.now >= deadlineAt) {
       this.emit(EndRequested.of({ status: 'timed-out', by: 'busbar', at: this.#around.now }))
     }

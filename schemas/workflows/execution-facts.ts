@@ -138,8 +138,17 @@ export const ExecutionCreated = defineEvent(
 export const SlotRequested = defineEvent('executions.execution.slot-requested', Type.Object({ at: Time }, closed))
 export const ExecutionStarted = defineEvent(
   'executions.execution.started',
-  Type.Object({ at: Time, deadlineAt: Type.Union([Time, Type.Null()]) }, closed),
+  Type.Object(
+    {
+      at: Time,
+      deadlineAt: Type.Union([Time, Type.Null()]),
+      slaAt: Type.Optional(Time),
+    },
+    closed,
+  ),
 )
+/** It takes longer than it should, and goes on. */
+export const SlaMissed = defineEvent('executions.execution.sla-missed', Type.Object({ at: Time }, closed))
 export const ExecutionPaused = defineEvent('executions.execution.paused', Type.Object({ by: text(), at: Time }, closed))
 export const ExecutionResumed = defineEvent(
   'executions.execution.resumed',
@@ -286,6 +295,7 @@ export const executionEvents = defineEvents(
   ExecutionCreated,
   SlotRequested,
   ExecutionStarted,
+  SlaMissed,
   ExecutionPaused,
   ExecutionResumed,
   EndRequested,

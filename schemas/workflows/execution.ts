@@ -23,6 +23,9 @@ export interface ExecutionState {
   readonly endedAt: number | null
   /** When it times out. */
   readonly deadlineAt: number | null
+  /** When it will have taken longer than it should; absent: it has not such a time. */
+  readonly slaAt?: number
+  readonly slaMissed?: true
   /** Whether one of the flow's places has been asked for. */
   readonly slotRequested: boolean
   /** How it will end once its `finally` is through. */
@@ -149,11 +152,15 @@ export class Draft {
         state.stage = 'running'
         state.startedAt = fact.data.at
         state.deadlineAt = fact.data.deadlineAt
+        if (fact.data.slaAt !== undefined) state.slaAt = fact.data.slaAt
         this.#runs[rootKey] = opened(newRun({ task: '', type: '', at: fact.data.at, lease: null }), {
           at: fact.data.at,
           deadlineAt: null,
           opening: { kind: 'block', block: 'tasks', concurrency: 1, onFailure: 'cancel' },
         })
+        return
+      case 'executions.execution.sla-missed':
+        state.slaMissed = true
         return
       case 'executions.execution.paused':
         state.stage = 'paused'

@@ -1,4 +1,5 @@
 import { isMapping } from './flow-fields.ts'
+import { listenedTo } from './flow-plan.ts'
 import { maxTasks, taskName } from './flow-tasks.ts'
 import { maxFlowNameLength, namespacePattern } from './flow-yaml.ts'
 import { writtenSchema } from './input-schema.ts'
@@ -104,6 +105,21 @@ const flowProperties = {
     ['limit'],
   ),
   triggers: { type: 'array', items: { $ref: '#/$defs/trigger' } },
+  sla: { ...duration, description: 'How long an execution should take at most: one that takes longer goes on' },
+  listeners: {
+    type: 'array',
+    maxItems: 20,
+    description: 'Flows that are started when an execution comes to something',
+    items: object(
+      {
+        on: { type: ['string', 'array'], items: { enum: listenedTo } },
+        flow: { type: 'string', description: 'Name or id' },
+        namespace: { type: 'string', pattern: namespacePattern },
+        inputs: { type: 'object', description: 'Templates by name; `execution.status` is what is listened to' },
+      },
+      ['on', 'flow'],
+    ),
+  },
 }
 
 function taskSchema({ id, description, inputSchema, blocks = [] }: PluginManifest): Schema {

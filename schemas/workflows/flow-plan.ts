@@ -22,6 +22,23 @@ export interface FlowPlan {
   readonly labels: Readonly<Record<string, string>>
   /** What starts it by itself; absent for nothing. */
   readonly triggers?: readonly TriggerPlan[]
+  /** How long an execution should take at most; one that takes longer goes on, and its listeners are told. */
+  readonly slaMs?: number
+  /** Flows that are started when an execution comes to something; absent for none. */
+  readonly listeners?: readonly ListenerPlan[]
+}
+
+export const listenedTo = ['SUCCESS', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'SLA_MISSED'] as const
+export type ListenedTo = (typeof listenedTo)[number]
+
+export interface ListenerPlan {
+  readonly on: readonly ListenedTo[]
+  /** Name or id of the flow. */
+  readonly flow: string
+  /** Null: that of the flow that is listened to. */
+  readonly namespace: string | null
+  /** Templates by name, rendered with what the execution has come to; `execution.status` is what is listened to. */
+  readonly inputs: Readonly<Record<string, unknown>>
 }
 
 export interface InputPlan {

@@ -1,6 +1,15 @@
 import { Compile } from 'typebox/compile'
 import { Fields, isMapping } from './flow-fields.ts'
-import { type ConcurrencyPlan, type FlowPlan, type InputPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
+import {
+  type ConcurrencyPlan,
+  type FlowPlan,
+  type InputPlan,
+  type ListenedTo,
+  type ListenerPlan,
+  listenedTo,
+  type TaskPlan,
+  tasksOf,
+} from './flow-plan.ts'
 import { readTasks, type TaskReading } from './flow-tasks.ts'
 import { checkTemplates, type TemplateNames } from './flow-templates.ts'
 import { propertyProblems } from './input-schema.ts'
@@ -36,6 +45,8 @@ const flowKeys = [
   'timeout',
   'concurrency',
   'triggers',
+  'sla',
+  'listeners',
 ]
 
 /**
@@ -69,6 +80,8 @@ function readWhole(source: YamlSource, value: unknown, plugins: KnownPlugins) {
   }
   const block = (name: string) => readTasks(reading, fields.path(name), fields.list(name, 10_000))
   const triggers = readTriggers(source, fields)
+  const listeners = readListeners(source, fields)
+  const slaMs = fields.duration('sla', null)
   const plan: FlowPlan = {
     name: fields.text('name', { max: maxFlowNameLength, required: true }) ?? '',
     inputs: readInputs(source, fields),
@@ -81,6 +94,8 @@ function readWhole(source: YamlSource, value: unknown, plugins: KnownPlugins) {
     concurrency: readConcurrency(source, fields),
     labels: readLabels(fields),
     ...(triggers.length > 0 && { triggers }),
+    ...(slaMs !== null && { slaMs }),
+    ...(listeners.length > 0 && { listeners }),
   }
   if (!fields.has('tasks')) fields.missing('tasks')
   else if (Array.isArray(fields.raw('tasks')) && (fields.raw('tasks') as unknown[]).length === 0)
@@ -98,6 +113,9 @@ function checkAllTemplates(source: YamlSource, plan: FlowPlan, places: ReadonlyM
   }
   checkTemplates(source, ['variables'], plan.variables, names)
   checkTemplates(source, ['outputs'], plan.outputs, names)
+  for (const [index, { inputs }] of (plan.listeners ?? []).entries()) {
+    checkTemplates(source, ['listeners', index, 'inputs'], inputs, names)
+  }
   for (const task of tasks) {
     const path = places.get(task)!
     for (const key of ['properties', 'runIf', 'idempotencyKey'] as const) {
@@ -236,5 +254,20 @@ function readTriggers(source: YamlSource, fields: Fields): readonly TriggerPlan[
     const mistake = value.type === type && problems.length === 0 ? triggerMistake(type, config) : null
     if (mistake !== null) own.wrong(mistake.member, mistake.message)
     return [{ name, type, enabled: own.flag('enabled', true), inputs: own.mapping('inputs', 200), config }]
+  })
+}
+
+function readListeners(source: YamlSource, fields: Fields): readonly ListenerPlan[] {
+  return fields.list('listeners', 20).flatMap((value, index) => {
+    const own = Fields.of(source, [...fields.path('listeners'), index], value, ['on', 'flow', 'namespace', 'inputs'])
+    if (own === null) return []
+    const on = typeof own.raw('on') === 'string' ? [own.raw('on')] : own.list('on', listenedTo.length)
+    if (on.length === 0) own.wrong('on', `must name what to listen to: ${listenedTo.join(', ')}`)
+    const unknown = on.find((each) => !(listenedTo as readonly unknown[]).includes(each))
+    if (unknown !== undefined) own.wrong('on', `can hold ${listenedTo.join(', ')}, not ${String(unknown).slice(0, 50)}`)
+    if (on.includes('SLA_MISSED') && !fields.has('sla')) own.wrong('on', 'names SLA_MISSED, and the flow has no sla')
+    const flow = own.text('flow', { max: maxFlowNameLength, required: true }) ?? ''
+    const namespace = own.text('namespace', { max: 100 })
+    return [{ on: on as ListenedTo[], flow, namespace, inputs: own.mapping('inputs', 200) }]
   })
 }

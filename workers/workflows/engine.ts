@@ -9,13 +9,14 @@ import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken }
 import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
-import type { TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { type ActorContext, claim, ExecutionActor, type Stored } from './execution-actor.ts'
 import { FlowPlans } from './flow-plans.ts'
 import {
   announceAbort,
   announceEnd,
   cancelDeadline,
+  cancelSla,
   defaultGroup,
   type FollowUp,
   type QueuedTask,
@@ -23,6 +24,7 @@ import {
   sendCommand,
   setExecutionTimer,
 } from './follow-ups.ts'
+import { startListeners } from './listeners.ts'
 import { leaseConsumers, lostLeases } from './lost-leases.ts'
 import type { Plugin } from './plugin.ts'
 import { runTask, type TaskEnvironment } from './run-task.ts'
@@ -268,6 +270,8 @@ class Engine implements WorkflowEngine {
         return await this.#startChild(state, followUp, again)
       case 'ended':
         return await this.#end(state)
+      case 'sla-missed':
+        return await this.#listen(state, 'SLA_MISSED')
       default:
         followUp satisfies never
     }
@@ -313,8 +317,19 @@ class Engine implements WorkflowEngine {
     announceEnd(this.#bus, executionId)
     const plan = await this.#context.plans.get(created!)
     if (plan.timeoutMs !== null) await cancelDeadline(this.#bus, executionId)
+    if (plan.slaMs !== undefined) await cancelSla(this.#bus, executionId)
+    await this.#listen(state, endings[state.stage as Ending])
     if (slotRequested) await releaseSlot(this.#bus, flowId, executionId, plan.concurrency?.limit ?? 1)
     if (parent !== undefined) await this.#tellParent(state)
+  }
+
+  async #listen(state: ExecutionState, to: ListenedTo): Promise<void> {
+    const plan = await this.#context.plans.get(state.created!)
+    const { executionId } = state.created!
+    const sources = { read: (value: Value) => this.#read(value), kv: this.#options.kv }
+    await startListeners(this.#bus, { plan, state, to, sources, at: this.#context.now() }, (error) =>
+      this.#options.onObservation({ type: 'child-refused', executionId, error }),
+    )
   }
 
   async #tellParent({ created, stage, outputs, failure }: ExecutionState): Promise<void> {
@@ -357,6 +372,13 @@ class Engine implements WorkflowEngine {
     return JSON.parse(Buffer.from(await readBytes(this.#bus, value.object)).toString('utf8'))
   }
 }
+
+const endings = {
+  success: 'SUCCESS',
+  failed: 'FAILED',
+  cancelled: 'CANCELLED',
+  'timed-out': 'TIMED_OUT',
+} as const satisfies Record<Ending, ListenedTo>
 
 function executionPlace(executionId: string) {
   return { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }

@@ -249,7 +249,10 @@ export class ExecutionActor {
     }
     const again = taken.some((each) => each.again)
     const swept = taken.some(({ command }) => command.type === 'nudge' && command.sweep === true)
-    const left = again ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
+    // Whoever cancels from outside stores the end, and leaves what follows to us.
+    const endedOutside =
+      facts.length === 0 && isEnded(state.stage) && taken.some(({ command }) => command.type === 'nudge')
+    const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
     await this.#followUp(state, [...followUpsOf(plan, facts), ...left], again)
   }
 

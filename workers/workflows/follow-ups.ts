@@ -22,17 +22,21 @@ export type FollowUp =
   | { readonly type: 'slot' }
   | { readonly type: 'abort' }
   | { readonly type: 'ended' }
+  | { readonly type: 'sla-missed' }
 
 export const defaultGroup = 'default'
 const timerPurpose = 'executions'
 const deadlineTimer = 'deadline'
+const slaTimer = 'sla'
 
 /** What facts that were just decided call for. */
 export function followUpsOf(plan: FlowPlan, facts: readonly ExecutionFact[]): readonly FollowUp[] {
   return facts.flatMap((fact): readonly FollowUp[] => {
     switch (fact.type) {
       case 'executions.execution.started':
-        return timer(deadlineTimer, fact.data.deadlineAt)
+        return [...timer(deadlineTimer, fact.data.deadlineAt), ...timer(slaTimer, fact.data.slaAt ?? null)]
+      case 'executions.execution.sla-missed':
+        return [{ type: 'sla-missed' }]
       case 'executions.execution.slot-requested':
         return [{ type: 'slot' }]
       case 'executions.execution.ended':
@@ -62,6 +66,8 @@ export function followUpsOf(plan: FlowPlan, facts: readonly ExecutionFact[]): re
 export function outstanding(plan: FlowPlan, state: ExecutionState, lost: ReadonlySet<string>): readonly FollowUp[] {
   if (isEnded(state.stage)) return [{ type: 'ended' }]
   const found: FollowUp[] = [...timer(deadlineTimer, state.deadlineAt)]
+  if (state.slaMissed) found.push({ type: 'sla-missed' })
+  else found.push(...timer(slaTimer, state.slaAt ?? null))
   if (state.stage === 'queued' && state.slotRequested) found.push({ type: 'slot' })
   for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run, lost))
   return found
@@ -118,6 +124,11 @@ export async function sendCommand(bus: Bus, executionId: string, command: Execut
 /** @throws {BusUnavailable} */
 export async function setExecutionTimer(bus: Bus, executionId: string, id: string, at: number): Promise<void> {
   await setTimer(bus, { purpose: timerPurpose, id: `${executionId}/${id}`, at, body: { executionId } })
+}
+
+/** @throws {BusUnavailable} */
+export async function cancelSla(bus: Bus, executionId: string): Promise<void> {
+  await cancelTimer(bus, timerPurpose, `${executionId}/${slaTimer}`)
 }
 
 /** @throws {BusUnavailable} */
