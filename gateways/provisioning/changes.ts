@@ -5,6 +5,7 @@ import type { Instance } from '../../schemas/provisioning/instance.ts'
 import { sizeBytes, sizeText, tierNames } from '../../schemas/provisioning/tiers.ts'
 import { shownCredentials } from './credentials-view.ts'
 import { askOf, changeSettings, existing, operate, replyInstance } from './operations.ts'
+import { requireEngine } from './provision.ts'
 import { cronField, parameterLimits, versionField } from './provision-body.ts'
 import {
   type ByProject,
@@ -37,6 +38,7 @@ export function changeRoutes(app: FastifyInstance, service: ProvisioningService)
   })
   app.post<ByProject>('/api/provision/:projectId/upgrade', async (request, reply) => {
     const version = versionField('version', bodyOf(request, ['version']).version)
+    await requireNewer(service, existing(service, request.params.projectId), version)
     return await begin(service, request, reply, { type: 'UPGRADE', request: { version } })
   })
   app.patch<ByProject>('/api/provision/:projectId/parameters', async (request, reply) => {
@@ -102,6 +104,16 @@ async function begin(
   const seconds = waitOf(queryOf(request, ['wait']))
   const settled = await operate(service, { request, reply }, projectId, wanted, seconds)
   return replyInstance(service, reply, projectId, settled)
+}
+
+/** @throws {Rejected} `http/bad-request` for an older one; `provisioning/engine-missing` */
+async function requireNewer(service: ProvisioningService, found: Instance, version: string): Promise<void> {
+  const running = found.members.find(({ name }) => name === found.primary)?.version ?? '0'
+  const parts = version.split('.').length
+  const same = running.split('.').slice(0, parts).join('.')
+  if (version.localeCompare(same, 'en', { numeric: true }) < 0)
+    throw invalid('version', `must not be older than ${running}`)
+  await requireEngine(service, { databaseType: found.databaseType, version })
 }
 
 /** Storage never shrinks: what is written would not fit. @throws {Rejected} `http/bad-request`, `provisioning/unsupported` */

@@ -1,35 +1,10 @@
 import { nextTick } from '../../schemas/cron.ts'
 import { type Instance, isUnderWay, type Operation } from '../../schemas/provisioning/instance.ts'
-import type { OperationType } from '../../schemas/provisioning/instance-facts.ts'
+import { statusOf } from '../../schemas/provisioning/status.ts'
 import { sizeText, tiers } from '../../schemas/provisioning/tiers.ts'
 
 const engines = { POSTGRESQL: 'postgresql', MYSQL: 'mariadb', MONGODB: 'mongodb' } as const
 const host = '127.0.0.1'
-
-/** What the instance is called while an operation is under way; the others leave it ACTIVE. */
-const busy: Partial<Record<OperationType, string>> = {
-  CREATE: 'PROVISIONING',
-  CLONE: 'CLONING',
-  RESTORE: 'RESTORING',
-  DELETE: 'DELETING',
-  SCALE: 'MODIFYING',
-  RESIZE: 'MODIFYING',
-  PARAMETERS: 'MODIFYING',
-  ENABLE_QUERY_STATS: 'MODIFYING',
-  ENABLE_AUDIT: 'MODIFYING',
-  RESTART: 'MODIFYING',
-  UPGRADE: 'UPGRADING',
-  FAILOVER: 'FAILING_OVER',
-  REPAIR: 'DEGRADED',
-}
-
-export function statusOf(found: Instance): string {
-  const { operation, created, health } = found
-  if (isUnderWay(operation)) return busy[operation.type] ?? 'ACTIVE'
-  if (!created) return 'FAILED'
-  if (health === 'DEGRADED' || health === 'STORAGE_FULL') return health
-  return health === 'DOWN' ? 'FAILED' : 'ACTIVE'
-}
 
 /** The record of an instance: no secret is in it. */
 export function shownInstance(found: Instance, now: number): object {

@@ -6,9 +6,10 @@ import { Rejected } from '../../schemas/failure.ts'
 import { decideProvision, type Instance, instance, isUnderWay } from '../../schemas/provisioning/instance.ts'
 import type { Requested } from '../../schemas/provisioning/instance-facts.ts'
 import { decideClaim, namespace } from '../../schemas/provisioning/namespace.ts'
+import { statusOf } from '../../schemas/provisioning/status.ts'
 import { databaseTypes, estimate, tierNames } from '../../schemas/provisioning/tiers.ts'
 import { shownCredentials } from './credentials-view.ts'
-import { shownInstance, statusOf } from './instance-view.ts'
+import { shownInstance } from './instance-view.ts'
 import { existing, instancePlace, operate, replyInstance, settle } from './operations.ts'
 import { group } from './parameter-groups.ts'
 import { provisionBody } from './provision-body.ts'
@@ -86,7 +87,10 @@ async function withGroup(service: ProvisioningService, wanted: Requested): Promi
 }
 
 /** @throws {Rejected} `provisioning/engine-missing`; {Unavailable} when no worker answers */
-async function requireEngine(service: ProvisioningService, { databaseType, version }: Requested): Promise<void> {
+export async function requireEngine(
+  service: ProvisioningService,
+  { databaseType, version }: Pick<Requested, 'databaseType' | 'version'>,
+): Promise<void> {
   const { engines } = await service.ask<Engines>('engines', {})
   const engine = engines.find((each) => each.databaseType === databaseType)
   if (engine?.installed !== true) {

@@ -6,11 +6,13 @@ import { Rejected } from '../../schemas/failure.ts'
 import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
+import { alertRoutes, openAlerts } from './alerts.ts'
 import { asker } from './ask.ts'
 import { backupRoutes } from './backups.ts'
 import { changeRoutes } from './changes.ts'
 import { healthRoutes } from './health.ts'
 import { openInstanceList } from './instance-list.ts'
+import { metricsRoutes } from './metrics.ts'
 import { migrationRoutes } from './migrations.ts'
 import { openGroups, parameterGroupRoutes } from './parameter-groups.ts'
 import { provisionRoutes } from './provision.ts'
@@ -48,10 +50,12 @@ export async function startProvisioningGateway(
   const keys = keyRing(options.secretKeys)
   const instances = await openInstanceList(bus, onObservation)
   const groups = await openGroups(bus, onObservation)
+  const alerts = await openAlerts(bus, onObservation)
   const service: ProvisioningService = {
     bus,
     instances,
     groups: groups.groups,
+    alerts: alerts.alerts,
     ask: asker(bus),
     open(sealed, owner) {
       if (keys !== null) return keys.open(sealed, owner)
@@ -66,6 +70,7 @@ export async function startProvisioningGateway(
     await app.close()
     await instances.close()
     await groups.close()
+    await alerts.close()
   }
   try {
     return { url: await app.listen({ host: options.host, port: options.port }), stop }
@@ -89,6 +94,8 @@ async function createApp(service: ProvisioningService, options: ProvisioningGate
   backupRoutes(app, service)
   snapshotRoutes(app, service)
   migrationRoutes(app, service)
+  metricsRoutes(app, service)
+  alertRoutes(app, service)
   setupRoutes(app, service)
   parameterGroupRoutes(app, service)
   docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
+import type { AlertsState } from '../../schemas/provisioning/alerts.ts'
 import type { InstanceState, Operation } from '../../schemas/provisioning/instance.ts'
 import type { SavedGroup } from '../../schemas/provisioning/parameter-group.ts'
 
@@ -9,6 +10,8 @@ export interface ProvisioningService {
   /** Every instance there is, by projectName; kept up to date by the bus. */
   readonly instances: InstanceList
   readonly groups: ReadonlyMap<string, SavedGroup>
+  /** By projectName. */
+  readonly alerts: ReadonlyMap<string, AlertsState>
   /**
    * Asks the worker that looks after an instance, or any.
    * @throws {Rejected} and {Unavailable} as it says; `http/unavailable` when nobody answers

@@ -25,7 +25,7 @@ function has(t: Test, found: object, pattern: object, title: string): void {
 }
 
 t.test('a database lives: made, used, changed, backed up, restored, copied, deleted', async (t) => {
-  const { call, bus } = await platform(t)
+  const { call, bus, url: address } = await platform(t)
   const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
 
   const made = await call(
@@ -189,6 +189,78 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
     const logs = (await call('GET', '/api/provision/shop/logs?lines=5')).body
     t.equal(logs.lines.length, 5)
     t.type(logs.logs, 'string')
+  })
+
+  await t.test('numbers are told: now, lately and as they come', async (t) => {
+    const path = '/api/provision/shop/metrics'
+    const current = (await call('GET', `${path}/current`)).body
+    has(t, current, { projectId: 'shop', metricsAvailable: true, healthStatus: 'HEALTHY', maxConnections: 57 }, 'now')
+    t.ok(current.memoryUsageMB > 0 && current.diskUsageGB > 0, 'what the system says of it is there')
+    const history = (await call('GET', `${path}/history?limit=2`)).body
+    t.ok(history.metrics.length >= 1 && history.totalPoints <= 2)
+    const abort = new AbortController()
+    const response = await fetch(`${address}${path}/stream`, { signal: abort.signal })
+    t.match(response.headers.get('content-type'), 'text/event-stream')
+    let text = ''
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString('utf8')
+      if ((text.match(/event: metrics/g) ?? []).length >= 2) break
+    }
+    abort.abort()
+    t.match(text, /id: 2\nevent: metrics\ndata: \{"projectId":"shop"/)
+    t.equal((await call('GET', '/api/provision/none/metrics/stream')).status, 404)
+  })
+
+  await t.test('statements are counted and written down once somebody asks for it', async (t) => {
+    t.equal((await call('GET', '/api/provision/shop/performance/summary')).body.available, false)
+    has(t, (await call('POST', '/api/provision/shop/performance/enable')).body, { status: 'enabled' }, 'is enabled')
+    await query(await url('shop'), 'select 41 + 1 as answer')
+    const top = (await call('GET', '/api/provision/shop/performance/top-queries?limit=50')).body
+    t.ok(
+      top.some((each: { query: string }) => /as answer/.test(each.query)),
+      'a statement is among them',
+    )
+    t.equal((await call('GET', '/api/provision/shop/performance/summary')).body.available, true)
+    t.type((await call('GET', '/api/provision/shop/performance/wait-events')).body, Array)
+    has(t, (await call('POST', '/api/provision/shop/audit/enable')).body, { status: 'enabled' }, 'is audited')
+    await query(await url('shop'), 'create table audited (id int)')
+    t.equal((await call('GET', '/api/provision/shop/audit/config')).body.enabled, true)
+    t.match((await call('GET', '/api/provision/shop/audit/logs?lines=50')).body.logs, /create table audited/i)
+  })
+
+  await t.test('parameter groups, alerts, set-up, prices', async (t) => {
+    const group = { name: 'fast', description: 'd', parameters: { work_mem: '16MB' } }
+    t.equal((await call('POST', '/api/parameter-groups', group)).status, 201)
+    t.equal((await call('POST', '/api/parameter-groups', group)).status, 409)
+    t.equal((await call('GET', '/api/parameter-groups')).body.length, 1)
+    has(
+      t,
+      (await call('PUT', '/api/parameter-groups/fast', { parameters: { work_mem: '32MB' } })).body,
+      { version: 2, parameters: { work_mem: '32MB' } },
+      'is replaced',
+    )
+    t.equal((await call('DELETE', '/api/parameter-groups/fast')).status, 200)
+    t.equal((await call('GET', '/api/parameter-groups/fast')).status, 404)
+    t.type((await call('GET', '/api/alerts')).body, Array)
+    t.type((await call('GET', '/api/alerts/history?limit=5')).body, Array)
+    t.type((await call('GET', '/api/alerts/project/shop')).body, Array)
+    has(t, (await call('GET', '/api/setup/status')).body, { postgresql: true, driver: 'local' }, 'says what there is')
+    has(
+      t,
+      (await call('POST', '/api/setup/install/POSTGRESQL')).body,
+      { status: 'installed', type: 'POSTGRESQL' },
+      'is there',
+    )
+    has(
+      t,
+      (await call('POST', '/api/provision/estimate', { tier: 'STANDARD' })).body,
+      { monthlyCostUsd: 49.99, breakdown: { compute: 29.99 } },
+      'costs',
+    )
+    t.equal((await call('POST', '/api/provision/estimate', { tier: 'GOLD' })).status, 400)
+    const window = { window: '0 3 * * 0', durationMinutes: 60, autoMinorVersionUpgrade: true }
+    has(t, (await call('PUT', '/api/provision/shop/maintenance-window', window)).body, { status: 'updated' }, 'is set')
+    has(t, (await call('GET', '/api/provision/shop/maintenance-window')).body, window, 'is told')
   })
 
   await t.test('what is protected stays', async (t) => {

@@ -1,6 +1,7 @@
 import type { Instance, Operation } from '../../schemas/provisioning/instance.ts'
 import type { Health, InstanceFact, OperationType } from '../../schemas/provisioning/instance-facts.ts'
 import type { DatabaseType } from '../../schemas/provisioning/tiers.ts'
+import type { Metrics } from './local/metrics/metrics.ts'
 
 /** What a step works on: the instance as it is recorded when the step begins. */
 export interface StepWork {
@@ -65,6 +66,10 @@ export interface Driver {
   /** Servers that should run are started, at a start of the worker or of the machine. */
   bringUp(instance: Instance, signal: AbortSignal): Promise<void>
   observe(instance: Instance, signal: AbortSignal): Promise<Observed>
+  /** Numbers of the moment; one that nobody knows is null, never 0. Not to be asked twice at a time. */
+  measure(instance: Instance): Promise<Metrics>
+  /** An instance is gone, or no longer looked after: what was remembered of it can go. */
+  forget(uid: string): void
   /** Answers what can be read without an operation. @throws {Rejected} `provisioning/unsupported` */
   ask(question: string, instance: Instance, params: Readonly<Record<string, unknown>>): Promise<unknown>
   close(): Promise<void>

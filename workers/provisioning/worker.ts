@@ -14,11 +14,13 @@ import { type AnswerObservation, answerQuestions } from './answers.ts'
 import type { Driver, Observed } from './driver.ts'
 import { explain } from './explain.ts'
 import { instancePlace, type RunnerObservation, runOperation } from './runner.ts'
+import { type Watch, type WatchObservation, watchInstance } from './watching.ts'
 
 export type ProvisioningObservation =
   | RunnerObservation
   | FollowObservation
   | AnswerObservation
+  | WatchObservation
   | {
       readonly type: 'instance-health'
       readonly projectId: string
@@ -31,7 +33,7 @@ export interface ProvisioningWorkerOptions {
   readonly bus: Bus
   /** Makes the driver; it is told how to see what instances there are, and to say that one has to be looked at now. */
   readonly driver: (view: InstanceView) => Promise<Driver>
-  /** Default 5,000. */
+  /** Between two looks at the health of an instance, and between two measurements. Default 5,000. */
   readonly observeMs?: number
   readonly onObservation: (observation: ProvisioningObservation) => void
 }
@@ -88,8 +90,11 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
   })
   const answering = answerQuestions(
     bus,
-    driver,
-    (projectName) => known.get(projectName) ?? instance.initial,
+    {
+      driver,
+      stateOf: (projectName) => known.get(projectName) ?? instance.initial,
+      watchOf: (projectName) => states.get(projectName)?.watch() ?? null,
+    },
     onObservation,
   )
   return {
@@ -118,6 +123,8 @@ interface Keeper {
   tell(state: Instance): void
   /** @param down whether its servers may have to be started */
   look(down: boolean): void
+  /** Null while there is nothing to measure. */
+  watch(): Watch | null
   end(): void
   readonly ended: Promise<void>
 }
@@ -130,6 +137,7 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
   let state = first
   let wake = Promise.withResolvers<void>()
   let up = false
+  let watching: Watch | null = null
   const run = async () => {
     await before
     while (!signal.aborted) {
@@ -137,14 +145,19 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
       try {
         if (isUnderWay(state.operation)) {
           up = false
+          if (state.operation.type === 'DELETE') {
+            await watching?.[Symbol.asyncDispose]()
+            watching = null
+          }
           await runOperation({ bus, driver, onObservation, explain }, projectName, signal)
         } else if (state.created && state.place === driver.place) {
           if (!up) await driver.bringUp(state, signal)
           up = true
+          watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
           await watch(context, state, await driver.observe(state, signal))
         }
       } catch (error) {
-        if (signal.aborted) return
+        if (signal.aborted) break
         up = false
         onObservation({ type: 'instance-trouble', projectId: projectName, error })
         await sleep(retryMs, undefined, { signal }).catch(() => undefined)
@@ -152,6 +165,7 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
       }
       await Promise.race([wake.promise, sleep(observeMs, undefined, { signal }).catch(() => undefined)])
     }
+    await watching?.[Symbol.asyncDispose]()
   }
   return {
     uid,
@@ -164,6 +178,7 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
       if (down) up = false
       wake.resolve()
     },
+    watch: () => watching,
     end() {
       own.abort()
       wake.resolve()

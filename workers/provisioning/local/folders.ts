@@ -17,16 +17,19 @@ export interface InstanceFolders {
 
 const uidPattern = /^[0-9a-f-]{36}$/
 
-/** @throws {Error} for a uid that cannot be a folder's name */
-export function instanceFolders(home: string, uid: string): InstanceFolders {
+/**
+ * @param major what only servers of one major version can read lies in folders of their own
+ * @throws {Error} for a uid that cannot be a folder's name
+ */
+export function instanceFolders(home: string, uid: string, major: string): InstanceFolders {
   if (!uidPattern.test(uid)) throw new Error(`${uid} is no uid`)
   const root = join(home, 'instances', uid)
   return {
     root,
     marker: join(root, 'instance.json'),
     members: join(root, 'members'),
-    archive: join(root, 'archive'),
-    backups: join(root, 'backups'),
+    archive: join(root, `archive-${major}`),
+    backups: join(root, `backups-${major}`),
     snapshots: join(root, 'snapshots'),
     hba: join(root, 'hba.conf'),
   }

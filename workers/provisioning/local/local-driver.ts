@@ -1,4 +1,5 @@
 import { Rejected } from '../../../schemas/failure.ts'
+import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { facts, type OperationType } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Driver, Plan, Step } from '../driver.ts'
 import { backupPlan, firstBackup, verifyBackupPlan } from './backups.ts'
@@ -7,10 +8,13 @@ import { firstParameters, parametersPlan, resizePlan, restartPlan, rotatePlan, s
 import { copyPlan } from './copies.ts'
 import { createSteps, removeAll } from './create.ts'
 import { failoverPlan, repairPlan } from './failover.ts'
+import { auditPlan, queryStatsPlan } from './insight.ts'
+import { type Measured, measure } from './measure.ts'
 import { observe, type Watched } from './observe.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
 import { askPostgres } from './questions.ts'
 import { scalePlan } from './scale.ts'
+import { upgradePlan } from './upgrade-plan.ts'
 
 export interface LocalDriverOptions {
   readonly place: LocalPlace
@@ -27,15 +31,23 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
     BACKUP: backupPlan(place),
     VERIFY_BACKUP: verifyBackupPlan(place),
     SNAPSHOT: snapshotPlan(place),
+    ENABLE_QUERY_STATS: queryStatsPlan(place),
+    ENABLE_AUDIT: auditPlan(place),
     ROTATE: rotatePlan(place),
     PARAMETERS: parametersPlan(place),
     RESTART: restartPlan(place),
     RESIZE: resizePlan(place),
+    UPGRADE: upgradePlan(place),
     SCALE: scalePlan(place),
     FAILOVER: failoverPlan(place),
     REPAIR: repairPlan(place),
   }
-  const watched = new Map<string, Watched>()
+  const watched = new Map<string, Watched & Measured>()
+  const rememberedOf = ({ uid }: Instance) => {
+    const known = watched.get(uid) ?? { missingSince: new Map(), silent: 0, before: undefined, diskBytes: null }
+    watched.set(uid, known)
+    return known
+  }
   return {
     name: 'local',
     place: place.name,
@@ -63,11 +75,9 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
       throw new Rejected('provisioning/unsupported', `${type} is not for ${databaseType} with the local driver`)
     },
     bringUp: (instance, signal) => bringUp(place, instance, signal),
-    observe(instance) {
-      const known = watched.get(instance.uid) ?? { missingSince: new Map(), silent: 0 }
-      watched.set(instance.uid, known)
-      return observe(place, instance, known)
-    },
+    observe: (instance) => observe(place, instance, rememberedOf(instance)),
+    measure: (instance) => measure(place, instance, rememberedOf(instance)),
+    forget: (uid) => void watched.delete(uid),
     ask: (question, instance, params) => askPostgres(place, question, instance, params),
     async close() {},
   }

@@ -1,6 +1,7 @@
 import { type Instance, isUnderWay } from '../../../schemas/provisioning/instance.ts'
-import { tiers } from '../../../schemas/provisioning/tiers.ts'
+import { sizeText, tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
+import { allowWrites } from './care-plans.ts'
 import { setSynchronous } from './create.ts'
 import { hasData, isStandby } from './members.ts'
 import type { LocalPlace } from './place.ts'
@@ -13,11 +14,16 @@ export interface Watched {
   readonly missingSince: Map<string, number>
   /** Looks in a row at which the primary did not answer. */
   silent: number
+  /** As measured last. */
+  readonly diskBytes: number | null
 }
 
 const silentLooks = 3
+/** Of its quota, from which on a full instance is written to again. */
+const roomAgain = 0.95
 /** A standby that has not come back by then is made anew. */
 const missingMs = 30_000
+const graceMs = 3_000
 /** After an attempt of the driver's own that failed. */
 const againMs = 60_000
 
@@ -31,19 +37,41 @@ export async function observe(place: LocalPlace, instance: Instance, watched: Wa
   } catch (error) {
     return await silentPrimary(opened, instance, watched, error as Error)
   }
+  const full = await seeToStorage(opened, instance, watched.diskBytes)
+  if (full !== null) return full
   if (tiers[instance.tier].synchronous) await setSynchronous(opened, instance, streaming.length)
   const missing = opened.standbys.filter(({ name }) => !streaming.includes(name)).map(({ name }) => name)
   for (const name of [...watched.missingSince.keys()]) if (!missing.includes(name)) watched.missingSince.delete(name)
   for (const name of missing) if (!watched.missingSince.has(name)) watched.missingSince.set(name, performance.now())
+  // A standby that has just been started takes a moment.
+  const lasting = missing.some((name) => performance.now() - watched.missingSince.get(name)! > graceMs)
   if (missing.length === 0) return { health: 'HEALTHY', reason: null }
   const lost = opened.standbys.filter((member) => {
     const node = opened.nodeOf(member)
     const late = performance.now() - (watched.missingSince.get(member.name) ?? Number.POSITIVE_INFINITY) > missingMs
     return missing.includes(member.name) && (!hasData(node) || !isStandby(node) || late)
   })
-  const seen = { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` } as const
+  const degraded = { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` } as const
+  const seen = lasting || lost.length > 0 ? degraded : { health: instance.health, reason: instance.healthReason }
   if (lost.length === 0 || failedLately(instance, 'REPAIR')) return seen
   return { ...seen, wants: { type: 'REPAIR', request: { members: lost.map(({ name }) => name) } } }
+}
+
+/** At its quota an instance is read-only; below it, with some room, it is written to again. Null: there is room. */
+async function seeToStorage(
+  opened: PostgresInstance,
+  { storageBytes, health, healthReason }: Instance,
+  diskBytes: number | null,
+): Promise<Observed | null> {
+  const wasFull = health === 'STORAGE_FULL'
+  if (diskBytes === null) return wasFull ? { health, reason: healthReason } : null
+  const full = diskBytes >= storageBytes * (wasFull ? roomAgain : 1)
+  if (full !== wasFull) await allowWrites(opened, !full)
+  if (!full) return null
+  return {
+    health: 'STORAGE_FULL',
+    reason: `The storage of ${sizeText(storageBytes)} is full: writing is refused until it is resized`,
+  }
 }
 
 async function streamingStandbys(opened: PostgresInstance): Promise<readonly string[]> {

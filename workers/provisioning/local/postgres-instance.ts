@@ -28,7 +28,8 @@ export function passwordContext(uid: string, which: 'master' | 'superuser'): str
 
 export async function openPostgres(place: LocalPlace, instance: Instance): Promise<PostgresInstance> {
   const installations = await place.postgres()
-  const folders = instanceFolders(place.home, instance.uid)
+  // All servers of an instance are of one major version.
+  const folders = instanceFolders(place.home, instance.uid, majorOf(instance.members[0]?.version ?? '0'))
   const password = (which: 'master' | 'superuser' | 'pending') => {
     const envelope = instance.credentials?.[which]
     if (envelope == null) throw new Error(`The instance has no password of the kind ${which}`)

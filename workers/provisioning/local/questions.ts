@@ -3,9 +3,11 @@ import { Rejected } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { shownBackups } from './backups.ts'
 import { checkRestore } from './copies.ts'
+import { auditConfig, auditLogs } from './insight.ts'
 import { readLog } from './logs.ts'
 import { applyMigration, listMigrations } from './migrations/postgres-migrations.ts'
 import { checkParameters } from './parameters/postgres-parameters.ts'
+import { readPerformanceSummary, readTopQueries, readWaitEvents } from './performance/postgres-performance.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres } from './postgres-instance.ts'
 import {
@@ -62,6 +64,14 @@ const questions: Readonly<Record<string, Question>> = {
     const path = snapshotFile(folders.snapshots, readSnapshot(folders.snapshots, String(snapshotId)))
     return (await bytesOf(path, Number(offset), Math.min(maxChunkBytes, Number(length)))).toString('base64')
   },
+  'performance-summary': async (place, instance) =>
+    readPerformanceSummary((await openPostgres(place, instance)).primary()),
+  'top-queries': async (place, instance, { limit }) =>
+    readTopQueries((await openPostgres(place, instance)).primary(), Number(limit)),
+  'wait-events': async (place, instance) => readWaitEvents((await openPostgres(place, instance)).primary()),
+  'audit-config': async (place, instance) => auditConfig(await openPostgres(place, instance), instance),
+  'audit-logs': async (place, instance, { lines }) =>
+    auditLogs(await openPostgres(place, instance), instance, Number(lines)),
   'delete-snapshot': async (place, instance, { snapshotId }) => {
     const { folders } = await openPostgres(place, instance)
     await deleteSnapshot(folders.snapshots, String(snapshotId))

@@ -1,0 +1,28 @@
+import { type Instance, isUnderWay } from './instance.ts'
+import type { OperationType } from './instance-facts.ts'
+
+/** What an instance is called while an operation is under way; the others leave it ACTIVE. */
+const busy: Partial<Record<OperationType, string>> = {
+  CREATE: 'PROVISIONING',
+  CLONE: 'CLONING',
+  RESTORE: 'RESTORING',
+  DELETE: 'DELETING',
+  SCALE: 'MODIFYING',
+  RESIZE: 'MODIFYING',
+  PARAMETERS: 'MODIFYING',
+  ENABLE_QUERY_STATS: 'MODIFYING',
+  ENABLE_AUDIT: 'MODIFYING',
+  RESTART: 'MODIFYING',
+  UPGRADE: 'UPGRADING',
+  FAILOVER: 'FAILING_OVER',
+  REPAIR: 'DEGRADED',
+}
+
+/** The one word for how an instance is. */
+export function statusOf(found: Instance): string {
+  const { operation, created, health } = found
+  if (isUnderWay(operation)) return busy[operation.type] ?? 'ACTIVE'
+  if (!created) return 'FAILED'
+  if (health === 'DEGRADED' || health === 'STORAGE_FULL') return health
+  return health === 'DOWN' ? 'FAILED' : 'ACTIVE'
+}
