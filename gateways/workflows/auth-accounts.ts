@@ -10,7 +10,7 @@ import type { Principal } from './auth-principal.ts'
 import { Sessions } from './auth-sessions.ts'
 import { openTokens, type Tokens, type TokenUse, type VerifiedClaims } from './tokens.ts'
 import { openUserDirectory, type UserDirectory } from './users-directory.ts'
-import { Passwords } from './users-password.ts'
+import { type HashCost, Passwords } from './users-password.ts'
 
 export interface AuthOptions {
   /** Whether a route asks who calls. */
@@ -20,6 +20,7 @@ export interface AuthOptions {
   readonly addressOf: AddressOf
   /** How often it is looked whether whoever has opened a stream may still see it. Default 10,000. */
   readonly streamCheckMs?: number
+  readonly hashCost?: HashCost
 }
 
 /** Users and whoever of them asks. */
@@ -69,7 +70,7 @@ export async function openAccounts({ bus, keys, now, onObservation, ...auth }: A
     ...auth,
     users,
     sessions,
-    passwords: new Passwords(),
+    passwords: new Passwords(auth.hashCost),
     keyed,
     async identify(use, token) {
       const { username, userId, epoch, sessionId, expiresAt } = await claimsOf(use, token)

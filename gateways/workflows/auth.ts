@@ -50,15 +50,19 @@ export function authRoutes(app: FastifyInstance, service: WorkflowService): void
     const ticket = await service.accounts.keyed().tokens.sign('ticket', claims)
     return { ticket, expiresAt: new Date(expiresAt).toISOString() }
   })
+  keySetRoutes(app, service)
+  app.addHook('onSend', async (request, reply) => {
+    if (request.url.startsWith('/auth/') && !reply.hasHeader('Cache-Control')) reply.header('Cache-Control', 'no-store')
+  })
+}
+
+function keySetRoutes(app: FastifyInstance, service: WorkflowService): void {
   for (const path of ['/.well-known/jwks.json', '/auth/jwks.json']) {
     app.get(path, { config: { role: 'public' } }, async (_request, reply) => {
       reply.header('Cache-Control', 'public, max-age=60')
       return service.accounts.keyed().tokens.keySet()
     })
   }
-  app.addHook('onSend', async (request, reply) => {
-    if (request.url.startsWith('/auth/') && !reply.hasHeader('Cache-Control')) reply.header('Cache-Control', 'no-store')
-  })
 }
 
 async function register(service: WorkflowService, request: FastifyRequest, reply: FastifyReply) {

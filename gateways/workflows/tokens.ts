@@ -1,12 +1,9 @@
-import { type CryptoKey, errors, importJWK, jwtVerify, SignJWT } from 'jose'
+import { errors, jwtVerify, SignJWT } from 'jose'
 import type { Bus } from '../../bus/connect.ts'
-import { type FollowObservation, follow } from '../../bus/follow.ts'
-import { load } from '../../bus/load.ts'
-import { type KeyRing, SealBroken } from '../../bus/sealed.ts'
+import type { KeyRing } from '../../bus/sealed.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import type { Role } from '../../schemas/workflows/role.ts'
-import { isDue, type TokenKeysState, tokenKeys } from '../../schemas/workflows/token-keys.ts'
-import { openedTokenKey, rotateTokenKeys, tokenAlgorithm, tokenKeyPlace } from './tokens-keys.ts'
+import { openTokenKeys, type TokenKeysOptions, tokenAlgorithm } from './tokens-keys.ts'
 
 /** What a token says. */
 export interface TokenClaims {
@@ -50,56 +47,24 @@ interface Payload extends Pick<TokenClaims, 'username' | 'userId' | 'role' | 'ep
 }
 
 /** Tokens signed with keys that lie sealed on the bus. @throws {BusUnavailable} */
-export async function openTokens(
-  bus: Bus,
-  ring: KeyRing,
-  { now, onObservation }: { now: () => number; onObservation: (observation: FollowObservation) => void },
-): Promise<Tokens> {
-  let state: TokenKeysState = tokenKeys.initial
-  let at = 0
-  const learn = (next: TokenKeysState, sequence: number) => {
-    if (sequence <= at) return
-    at = sequence
-    state = next
-  }
-  const follower = await follow(bus, {
-    stream: tokenKeyPlace.stream,
-    subject: 'evt.workflows.token-key',
-    aggregate: tokenKeys,
-    onState: (_id, next, sequence) => learn(next, sequence),
-    onObservation,
-  })
-  const find = async (kid: string | undefined) => {
-    const known = () => state.keys.find((key) => key.kid === kid)
-    if (known() === undefined) {
-      // Another gateway has just made it.
-      const loaded = await load(bus, tokenKeys, tokenKeyPlace)
-      learn(loaded.state, loaded.sequence)
-    }
-    const found = known()
-    if (found === undefined) throw new errors.JWKSNoMatchingKey()
-    return await publicKey(found.kid, found.publicKey)
-  }
+export async function openTokens(bus: Bus, ring: KeyRing, options: TokenKeysOptions): Promise<Tokens> {
+  const keys = await openTokenKeys(bus, ring, options)
+  const { now } = options
   return {
     async sign(use, { username, userId, role, sessionId, epoch, expiresAt }) {
-      if (isDue(state, now())) {
-        const rotated = await rotateTokenKeys(bus, ring, { by: 'busbar', at: now(), always: false, revoke: false })
-        learn(rotated.state, rotated.sequence)
-      }
-      const key = state.keys.at(-1)!
-      const signer = (await importJWK(secretOf(ring, key), tokenAlgorithm)) as CryptoKey
+      const { kid, secret } = await keys.signing()
       return await new SignJWT({ username, userId, role, sid: sessionId, epoch })
-        .setProtectedHeader({ alg: tokenAlgorithm, kid: key.kid, typ: 'JWT' })
+        .setProtectedHeader({ alg: tokenAlgorithm, kid, typ: 'JWT' })
         .setSubject(username)
         .setIssuer(tokenIssuer)
         .setAudience(audiences[use])
         .setIssuedAt(Math.floor(now() / 1_000))
         .setExpirationTime(Math.floor(expiresAt / 1_000))
-        .sign(signer)
+        .sign(secret)
     },
     async verify(use, token) {
       if (token.length > maxTokenLength) throw refused()
-      const { payload, protectedHeader } = await jwtVerify(token, ({ kid }) => find(kid), {
+      const { payload, protectedHeader } = await jwtVerify(token, ({ kid }) => keys.verifying(kid), {
         algorithms: [tokenAlgorithm],
         issuer: tokenIssuer,
         audience: audiences[use],
@@ -111,36 +76,11 @@ export async function openTokens(
       const { username, userId, role, sid, epoch, exp } = payload as unknown as Payload
       return { username, userId, role, sessionId: sid, epoch, expiresAt: exp * 1_000, keyId: protectedHeader.kid! }
     },
-    trusts: (keyId) => state.keys.some(({ kid }) => kid === keyId),
+    trusts: (keyId) => keys.trusted().some(({ kid }) => kid === keyId),
     keySet: () => ({
-      keys: state.keys.map((key) => ({ ...key.publicKey, kid: key.kid, use: 'sig', alg: tokenAlgorithm })),
+      keys: keys.trusted().map(({ kid, publicKey }) => ({ ...publicKey, kid, use: 'sig', alg: tokenAlgorithm })),
     }),
-    close: () => follower.close(),
-  }
-}
-
-const imported = new Map<string, ReturnType<typeof importJWK>>()
-
-function publicKey(kid: string, jwk: object): ReturnType<typeof importJWK> {
-  const known = imported.get(kid) ?? importJWK(jwk, tokenAlgorithm)
-  imported.set(kid, known)
-  return known
-}
-
-/** @throws {Rejected} `workflows/no-keys` when the platform's key for it is gone. */
-function secretOf(ring: KeyRing, key: TokenKeysState['keys'][number]): JsonWebKey {
-  try {
-    return openedTokenKey(ring, key)
-  } catch (error) {
-    if (!(error instanceof SealBroken)) throw error
-    throw new Rejected(
-      'workflows/no-keys',
-      'The signing key is sealed with a key that app.secrets.keys does not hold',
-      {
-        hint: 'Add that key, or run: busbar users rotate-signing-key',
-        cause: error,
-      },
-    )
+    close: () => keys.close(),
   }
 }
 

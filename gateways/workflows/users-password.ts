@@ -1,8 +1,16 @@
 import { argon2id, hash, needsRehash, verify } from 'argon2'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 
+/** What a digest of argon2id costs. */
+export interface HashCost {
+  /** KiB */
+  readonly memoryCost: number
+  readonly timeCost: number
+  readonly parallelism: number
+}
+
 /** Source: RFC 9106, 4, the second recommended option. */
-const parameters = { memoryCost: 64 * 1024, timeCost: 3, parallelism: 4 }
+const recommended = { memoryCost: 64 * 1024, timeCost: 3, parallelism: 4 }
 /** Each takes 64 MiB and a core for a tenth of a second. */
 const maxAtOnce = 2
 const maxWaiting = 100
@@ -23,14 +31,20 @@ export function requirePassword(field: string, password: unknown): string {
 
 /** Digests of passwords, argon2id, a few at a time. */
 export class Passwords {
+  readonly #cost: HashCost
   #running = 0
   readonly #waiting: (() => void)[] = []
   /** Of no password anybody knows, so that a missing user takes as long as a wrong password. */
   #nobody: Promise<string> | null = null
 
+  /** @param cost default: what RFC 9106 recommends */
+  constructor(cost: HashCost = recommended) {
+    this.#cost = cost
+  }
+
   /** @throws {Unavailable} when too many wait. */
   async digest(password: string): Promise<string> {
-    return await this.#inTurn(() => hash(plain(password), { ...parameters, type: argon2id }))
+    return await this.#inTurn(() => hash(plain(password), { ...this.#cost, type: argon2id }))
   }
 
   /** Takes the same time without a digest, and says no. @throws {Unavailable} when too many wait. */
@@ -46,7 +60,7 @@ export class Passwords {
 
   /** Whether a digest was made with parameters that are not today's. */
   isDated(digest: string): boolean {
-    return needsRehash(digest, parameters)
+    return needsRehash(digest, this.#cost)
   }
 
   async #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -29,9 +29,13 @@ const tokenKeyEvents = defineEvents(Added, Revoked, Resealed)
 type TokenKeyFact = typeof tokenKeyEvents extends EventSet<infer F> ? F : never
 export type TokenKey = Static<typeof Key>
 
+export interface KnownTokenKey extends TokenKey {
+  readonly addedAt: number
+  readonly retiredAt: number | null
+}
 export interface TokenKeysState {
   /** The last one signs. */
-  readonly keys: readonly (TokenKey & { readonly addedAt: number; readonly retiredAt: number | null })[]
+  readonly keys: readonly KnownTokenKey[]
 }
 
 /** Longer than any token lives that one of them has signed. */
@@ -46,7 +50,7 @@ export const tokenKeys: Aggregate<TokenKeysState, TokenKeyFact> = {
     switch (fact.type) {
       case 'workflows.token-key.added': {
         const { key, at } = fact.data
-        const kept = keys.filter(({ retiredAt }) => retiredAt === null || retiredAt + retiredMs > at)
+        const kept = keys.filter((before) => verifies(before, at))
         const retired = kept.map((before) => ({ ...before, retiredAt: before.retiredAt ?? at }))
         return { keys: [...retired, { ...key, addedAt: at, retiredAt: null }] }
       }
@@ -58,6 +62,11 @@ export const tokenKeys: Aggregate<TokenKeysState, TokenKeyFact> = {
       }
     }
   },
+}
+
+/** Whether what a key has signed can still count. */
+export function verifies({ retiredAt }: KnownTokenKey, now: number): boolean {
+  return retiredAt === null || retiredAt + retiredMs > now
 }
 
 /** Whether a new key is due. */

@@ -19,6 +19,9 @@ interface Ask {
   readonly headers?: Readonly<Record<string, string>>
 }
 
+/** Hashing that takes a moment, where it is not what is tested. */
+export const cheap = { hashCost: { memoryCost: 1_024, timeCost: 2, parallelism: 1 }, openRegistration: false }
+
 export const password = 'correct horse battery'
 
 /** Gateways that ask who calls, on one bus and one database, with a user of each role: `viewer`, `executor` … */
@@ -55,7 +58,7 @@ export async function authStage(t: Parameters<typeof testNats>[0], more: Partial
       corsOrigins: ['*'],
       secretKeys,
       // Tests come from many addresses.
-      auth: { enabled: true, openRegistration: false, addressOf: addressReader(['127.0.0.1']), streamCheckMs: 20 },
+      auth: { ...cheap, enabled: true, addressOf: addressReader(['127.0.0.1']), streamCheckMs: 20 },
       onObservation,
       ...more,
       ...own,
@@ -88,7 +91,7 @@ export async function authStage(t: Parameters<typeof testNats>[0], more: Partial
     await bus.close()
   })
   const ring = keyRing(secretKeys)!
-  const passwords = new Passwords()
+  const passwords = new Passwords(cheap.hashCost)
   /** As the command line makes one. */
   const add = async (username: string, role: Role) => {
     const userId = newId()

@@ -1,10 +1,13 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { createRemoteJWKSet, decodeJwt, jwtVerify, SignJWT, UnsecuredJWT } from 'jose'
 import t from 'tap'
+import { load } from '../../bus/load.ts'
+import { keyRing } from '../../bus/sealed.ts'
 import { addressReader } from '../../gateways/workflows/auth-address.ts'
 import { openTokens, type TokenClaims } from '../../gateways/workflows/tokens.ts'
 import { rotateTokenKeys } from '../../gateways/workflows/tokens-keys.ts'
-import { authStage, password } from './auth-stage.ts'
+import { requireUser, userAggregate } from '../../schemas/workflows/user.ts'
+import { authStage, cheap, password } from './auth-stage.ts'
 
 const idle = 'name: idle\ntasks: [{ name: pause, type: core.wait, properties: { duration: 1h } }]\n'
 const gated =
@@ -255,6 +258,32 @@ t.test('users and their tokens', async (t) => {
     t.equal((await one.login('own', password, '10.3.0.2')).status, 401)
   })
 
+  await t.test('have their passwords under the key and at the cost of today once they sign in', async (t) => {
+    await one.ask('POST', '/api/v1/users', { body: { username: 'dated', password }, token: admin })
+    const place = { stream: 'EVT_WORKFLOWS', subject: 'evt.workflows.user.dated' }
+    const stored = async () => requireUser((await load(bus, userAggregate, place)).state)
+    const before = await stored()
+    const keys = [`next:${randomBytes(32).toString('base64')}`, ...stage.secretKeys]
+    const later = await stage.gateway({
+      secretKeys: keys,
+      auth: {
+        enabled: true,
+        openRegistration: false,
+        addressOf: addressReader(),
+        hashCost: { ...cheap.hashCost, timeCost: 3 },
+      },
+    })
+    t.equal((await later.login('dated', 'not the password')).status, 401)
+    t.strictSame(await stored(), before)
+    t.equal((await later.login('dated')).status, 200)
+    const after = await stored()
+    t.equal(after.password.keyId, 'next')
+    t.match(keyRing(keys)!.open(after.password, `user/${after.userId}/`), /t=3/)
+    t.equal((await later.login('dated')).status, 200)
+    t.strictSame(await stored(), after, 'once')
+    t.equal(after.epoch, before.epoch, 'sessions go on')
+  })
+
   await t.test('are not guessed, at any gateway', async (t) => {
     const tries = await Promise.all(
       Array.from({ length: 24 }, (_, index) =>
@@ -356,7 +385,9 @@ t.test('users and their tokens', async (t) => {
   })
 
   await t.test('may register themselves where that is allowed, as viewers', async (t) => {
-    const open = await stage.gateway({ auth: { enabled: true, openRegistration: true, addressOf: addressReader() } })
+    const open = await stage.gateway({
+      auth: { ...cheap, enabled: true, openRegistration: true, addressOf: addressReader() },
+    })
     const register = (body: unknown) => open.ask('POST', '/auth/register', { body })
     t.match(await register({ username: 'stranger', password }), {
       status: 201,
@@ -370,7 +401,7 @@ t.test('users and their tokens', async (t) => {
   })
 
   await t.test('are known, not asked for, where authentication is off', async (t) => {
-    const off = await stage.gateway({ auth: { enabled: false, openRegistration: false, addressOf: addressReader() } })
+    const off = await stage.gateway({ auth: { ...cheap, enabled: false, addressOf: addressReader() } })
     t.match((await off.ask('GET', '/auth/me')).json, { username: 'anonymous', role: 'admin', authenticated: false })
     const made = await off.ask('POST', '/auth/register', { body: { username: 'free', password, role: 'editor' } })
     t.match(made, { status: 201, json: { username: 'free', role: 'editor', createdBy: 'anonymous' } })
@@ -381,7 +412,7 @@ t.test('users and their tokens', async (t) => {
     t.equal((await off.ask('GET', '/api/v1/flows', { token: 'x' })).status, 200)
     const keyless = await stage.gateway({
       secretKeys: [],
-      auth: { enabled: false, openRegistration: false, addressOf: addressReader() },
+      auth: { ...cheap, enabled: false, addressOf: addressReader() },
     })
     t.match(await keyless.login('free'), { status: 501, json: { code: 'workflows/no-keys' } })
     t.equal((await keyless.ask('GET', '/api/v1/flows')).status, 200)

@@ -4,7 +4,14 @@ import type { Aggregate, Fact } from '../../bus/message.ts'
 import { addressReader } from '../../gateways/workflows/auth-address.ts'
 import { Passwords } from '../../gateways/workflows/users-password.ts'
 import { Unavailable } from '../../schemas/failure.ts'
-import { decideResealKeys, decideRotate, isDue, type TokenKey, tokenKeys } from '../../schemas/workflows/token-keys.ts'
+import {
+  decideResealKeys,
+  decideRotate,
+  isDue,
+  type TokenKey,
+  tokenKeys,
+  verifies,
+} from '../../schemas/workflows/token-keys.ts'
 import { decideReseal, userAggregate } from '../../schemas/workflows/user.ts'
 import { attempts, decideForgive, decideTry, waitMs } from '../../schemas/workflows/user-attempts.ts'
 import { decideEnd, decideRefresh, isOpen, openSession, session } from '../../schemas/workflows/user-session.ts'
@@ -97,6 +104,9 @@ t.test('signing keys come, verify for a while, and go', async (t) => {
     second.keys.map(({ retiredAt }) => retiredAt),
     [30 * day, null],
   )
+  const trusted = (now: number) => second.keys.filter((each) => verifies(each, now)).map(({ kid }) => kid)
+  t.same(trusted(30 * day + 15 * minute), ['a', 'b'])
+  t.same(trusted(30 * day + 60 * minute), ['b'])
   t.same(kids(folded(tokenKeys, rotate('a', 0), rotate('b', 30 * day), rotate('c', 60 * day))), ['b', 'c'])
   t.same(kids(folded(tokenKeys, rotate('a', 0), rotate('b', 1, { always: true, revoke: true }))), ['b'])
   const reseal = (each: TokenKey) => (each.privateKey.keyId === 'new' ? null : key(each.kid, 'new'))
