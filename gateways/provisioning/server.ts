@@ -14,6 +14,7 @@ import { healthRoutes } from './health.ts'
 import { openInstanceList } from './instance-list.ts'
 import { metricsRoutes } from './metrics.ts'
 import { migrationRoutes } from './migrations.ts'
+import { openApiRoutes } from './openapi.ts'
 import { openGroups, parameterGroupRoutes } from './parameter-groups.ts'
 import { provisionRoutes } from './provision.ts'
 import type { ProvisioningService } from './service.ts'
@@ -88,6 +89,15 @@ async function createApp(service: ProvisioningService, options: ProvisioningGate
     onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
   })
   const refuseOthers = refuseOtherMethods(app)
+  provisioningRoutes(app, service)
+  docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })
+  refuseOthers()
+  return app
+}
+
+/** Every route of the API. */
+export function provisioningRoutes(app: FastifyInstance, service: ProvisioningService): void {
+  openApiRoutes(app)
   healthRoutes(app, service)
   provisionRoutes(app, service)
   changeRoutes(app, service)
@@ -98,7 +108,4 @@ async function createApp(service: ProvisioningService, options: ProvisioningGate
   alertRoutes(app, service)
   setupRoutes(app, service)
   parameterGroupRoutes(app, service)
-  docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })
-  refuseOthers()
-  return app
 }
