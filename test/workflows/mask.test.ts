@@ -64,10 +64,12 @@ t.test('neither is it in base64 of longer bytes around it', async () => {
 })
 
 t.test('neither is it when it is cut into lines, wherever the cuts are', async () => {
+  // Beside a mask an asterisk of the secret's own cannot be told from it.
+  const plain = secret.filter((text) => !text.includes('*'))
   const cuts = fc.array(fc.nat({ max: 300 }), { maxLength: 6 })
   fc.assert(
     fc.property(
-      secret,
+      plain,
       fc.constantFrom(...Object.keys(encodings)),
       text,
       text,

@@ -90,11 +90,15 @@ export class Mask {
       const least = Math.max(shortestSecret, Math.ceil(form.length / 2))
       const [head, tail] = [form.slice(0, least), form.slice(-least)]
       for (let from = line.indexOf(head); from >= 0; from = line.indexOf(head, from + 1)) {
-        if (form.startsWith(line.slice(from))) spans.push({ from, to: line.length })
+        if (!form.startsWith(line.slice(from))) continue
+        spans.push({ from, to: line.length })
+        break
       }
-      for (let at = line.indexOf(tail); at >= 0; at = line.indexOf(tail, at + 1)) {
+      for (let at = line.lastIndexOf(tail); at >= 0; at = at === 0 ? -1 : line.lastIndexOf(tail, at - 1)) {
         const to = at + tail.length
-        if (form.endsWith(line.slice(0, to))) spans.push({ from: 0, to })
+        if (!form.endsWith(line.slice(0, to))) continue
+        spans.push({ from: 0, to })
+        break
       }
     }
     return spans
