@@ -12,9 +12,11 @@ interface DebianServer {
   /** Folder of the packages, shared by all tests. */
   readonly name: string
   readonly packages: readonly string[]
+  /** Its name, or where it lies below the root of the packages. */
   readonly program: string
   readonly scheme: string
   readonly args: (place: Place) => readonly string[]
+  readonly environment?: (place: Place) => Readonly<Record<string, string>>
   /** Written into the folder before the start, under these names. */
   readonly files?: (place: Place) => Readonly<Record<string, string>>
   /** Runs as root when this process does; else as an account without rights. */
@@ -52,12 +54,12 @@ export async function testDebianServer(
     }
     if (given === 0) server.prepare?.(place, (path) => account && chownSync(path, account.uid, account.gid))
     const child = spawnServer({
-      command: packages.binary(server.program),
+      command: server.program.includes('/') ? join(packages.root, server.program) : packages.binary(server.program),
       args: server.args(place),
       logFile: join(folder, 'server.log'),
       cwd: folder,
       deathSignal: 'TERM',
-      env: packages.environment,
+      env: { ...packages.environment, ...server.environment?.(place) },
       ...account,
     })
     while (!(await answers(port))) {

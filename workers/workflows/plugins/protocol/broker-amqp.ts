@@ -137,6 +137,12 @@ function amqpFailure(error: unknown): TaskFailure {
   const { code, message = '' } = error as { code?: number | string; message?: string }
   if (typeof code === 'number')
     return new TaskFailure(passing.has(code) ? 'unavailable' : 'refused', `The broker refused it: ${message}`, error)
+  if (/Expected ConnectionOpenOk/.test(message))
+    return new TaskFailure(
+      'refused',
+      'The broker refused it: there is no such virtual host, or it is not for the account',
+      error,
+    )
   if (/ACCESS.REFUSED|Handshake terminated by server: 40[34]|NOT_ALLOWED|NOT-ALLOWED/.test(message))
     return new TaskFailure('refused', `The broker refused it: ${message}`, error)
   if (/CERT|SSL|TLS|SELF_SIGNED|UNABLE_TO/.test(code ?? ''))
