@@ -726,6 +726,16 @@ const wrong: readonly (readonly [string, Given, RegExp])[] = [
     { left: Array(100).fill({ a: 1 }), right: Array(100).fill({ a: 1 }), leftKey: 'a', maxItems: 9_999 },
     /gives more than 9999 items/,
   ],
+  [
+    'join',
+    { left: [{ a: 1, b: 'x'.repeat(100_000) }], right: Array(1_000).fill({ a: 1 }), leftKey: 'a' },
+    /What comes together is larger than 64 MB/,
+  ],
+  [
+    'regex',
+    { text: 'x'.repeat(1_000_000), pattern: `${'('.repeat(100)}x+${')'.repeat(100)}` },
+    /What comes out is larger than 64 MB/,
+  ],
   ['join', { left: [1], right: [1], leftKey: '$' }, /properties.left has an item that is no object/],
   ['compress', { format: 'zip', text: 'x' }, /properties.files is needed for zip/],
   ['compress', { format: 'gzip', files: [] }, /gzip holds one content/],
@@ -842,6 +852,32 @@ t.test('tables as files', async (t) => {
     await t.rejects(
       call('csv', { operation: 'stringify', format: 'parquet', rows: [] }),
       failure('refused', /needs columns/),
+    )
+  })
+  t.test('rows by way of files, one as JSON a line', async (t) => {
+    const text = 'id,name\n1,Ann\n2,Bob\n'
+    const { uri, rows: inline, count } = await call('csv', { text, toFile: true })
+    t.equal(Buffer.from(files.get(String(uri))!).toString(), '{"id":"1","name":"Ann"}\n{"id":"2","name":"Bob"}\n')
+    t.same([inline, count], [undefined, 2])
+    t.match(await call('csv', { operation: 'stringify', file: uri }), { text, count: 2 })
+    t.match(await call('csv', { operation: 'stringify', text: '[["a", 1], ["b"]]' }), { text: 'a,1\nb\n' })
+    t.match(await call('csv', { operation: 'stringify', text: '["a"]\n["b"]\n' }), { text: 'a\nb\n' })
+    const bad = call('csv', { operation: 'stringify', text: '{"a":1}\n{"a":\n' })
+    await t.rejects(bad, failure('refused', /no JSON: it ends too early at line 2, column 6/))
+    const parquet = await call('csv', { operation: 'stringify', format: 'parquet', file: uri })
+    const back = await call('csv', { format: 'parquet', file: parquet.uri, toFile: true })
+    t.equal(back.uri === uri || Buffer.compare(files.get(String(back.uri))!, files.get(String(uri))!) === 0, true)
+  })
+  t.test('rows that are too large for the outputs', async (t) => {
+    const large = `${'n'.repeat(20_000)}\n${'1\n'.repeat(2_000)}`
+    await t.rejects(
+      call('csv', { text: large }),
+      failure('refused', 'The rows are larger than 16 MB: give properties.toFile'),
+    )
+    t.match(await call('csv', { text: large, toFile: true }), { count: 2_000, sizeBytes: 40_018_000 })
+    await t.rejects(
+      call('csv', { text: large.repeat(2), toFile: true }),
+      failure('refused', 'The rows are larger than 64 MB'),
     )
   })
   t.test('CSV in other encodings', async (t) => {

@@ -1,7 +1,16 @@
 import { parse as parseCells } from 'csv-parse/sync'
 import { stringify as writeCells } from 'csv-stringify/sync'
 import { TaskFailure } from '../../plugin.ts'
-import { type Cells, cellsOf, columnsOf, rowsOf, type TableOptions, typed } from './table.ts'
+import {
+  type Cells,
+  cellsOf,
+  columnsOf,
+  type GivenRows,
+  givenRows,
+  type TableOptions,
+  toldTable,
+  typed,
+} from './table.ts'
 
 interface Dialect {
   readonly delimiter: string
@@ -17,7 +26,7 @@ interface Parse extends TableOptions, Dialect {
 }
 
 interface Stringify extends TableOptions, Dialect {
-  readonly rows: readonly unknown[]
+  readonly rows: GivenRows
   readonly lineBreak: string
   readonly quoteAll: boolean
   readonly byteOrderMark: boolean
@@ -29,7 +38,7 @@ const candidates = [',', ';', '\t', '|']
 /** Source: RFC 4180 */
 export function parse({ text, types, ...options }: Parse) {
   const cells = cellsIn(text, options)
-  return rowsOf(types === 'auto' ? cells.map((row) => row.map((cell) => typed(String(cell)))) : cells, options)
+  return toldTable(types === 'auto' ? cells.map((row) => row.map((cell) => typed(String(cell)))) : cells, options)
 }
 
 function cellsIn(text: string, { delimiter, comment, trim, ...rest }: Omit<Parse, 'text' | 'types'>) {
@@ -65,7 +74,8 @@ function delimiterOf(text: string, quote: string): string {
   return [...counts].reduce((most, each) => (each[1] > most[1] ? each : most))[0]
 }
 
-export function stringify({ rows, ...options }: Stringify) {
+export function stringify({ rows: given, ...options }: Stringify) {
+  const rows = givenRows(given, options.maxRows)
   const columns = columnsOf(rows, options.columns)
   const isNamed = columns.length > 0
   const cells = cellsOf(rows, columns).map((row) => row.map(written))
@@ -81,7 +91,7 @@ export function stringify({ rows, ...options }: Stringify) {
     quoted_match: /[\r\n\ufeff]/,
     record_delimiter: options.lineBreak,
   })
-  return { made, columns: [...columns] }
+  return { made, columns: [...columns], count: rows.length }
 }
 
 function written(cell: unknown): string {

@@ -1,8 +1,9 @@
 import { type Static, Type } from 'typebox'
 import { definePlugin, type TaskRun } from '../../plugin.ts'
-import { bytesOf, contentOutputs, contentProperties, decoded, givenBack, needed, ToFile } from '../content.ts'
+import { bytesOf, contentOutputs, contentProperties, decoded, givenBack, needed, textOf } from '../content.ts'
 import { Items, listOf } from '../list-properties.ts'
 import { threadModule } from '../thread-module.ts'
+import type { GivenRows } from './table.ts'
 
 const text = threadModule<typeof import('./csv-thread.ts')>(new URL('./csv-thread.ts', import.meta.url))
 const xlsx = threadModule<typeof import('./xlsx-thread.ts')>(new URL('./xlsx-thread.ts', import.meta.url))
@@ -21,7 +22,12 @@ const Input = Type.Object(
       examples: ['xlsx'],
     }),
     ...contentProperties('The table to parse', 'id,name\n1,Ann\n'),
-    rows: Type.Optional(Items([{ id: 1, name: 'Ann' }], 'The rows to stringify: a list of objects or of lists')),
+    rows: Type.Optional(
+      Items(
+        [{ id: 1, name: 'Ann' }],
+        'The rows to stringify: a list of objects or of lists; or give a `file` of them, one as JSON a line',
+      ),
+    ),
     header: Type.Boolean({
       description: 'Whether the first row names the columns; without it and `columns`, rows are lists',
       default: true,
@@ -102,7 +108,11 @@ const Input = Type.Object(
       maximum: 1_000_000,
       examples: [1_000],
     }),
-    toFile: ToFile,
+    toFile: Type.Boolean({
+      description: 'Whether what comes out is a file: the table, or the rows that were parsed, one as JSON a line',
+      default: false,
+      examples: [true],
+    }),
   },
   { additionalProperties: false },
 )
@@ -117,7 +127,9 @@ export const csv = definePlugin({
   effect: 'pure',
   input: Input,
   output: Type.Object({
-    rows: Type.Optional(Type.Array(Type.Unknown(), { description: 'What was parsed', examples: [[{ id: '1' }]] })),
+    rows: Type.Optional(
+      Type.Array(Type.Unknown(), { description: 'What was parsed, unless it is a file', examples: [[{ id: '1' }]] }),
+    ),
     columns: Type.Array(Type.String(), { description: 'The names of the columns', examples: [['id']] }),
     count: Type.Integer({ description: 'How many rows', examples: [1] }),
     ...contentOutputs,
@@ -140,11 +152,13 @@ tasks:
       delimiter: ;
 `,
   async run(task) {
-    const { operation, rows, toFile, format } = task.input
-    if (operation === 'parse') return await parsed(task)
-    const list = [...listOf(needed(rows, 'rows', 'stringify'), 'properties.rows')]
-    const { made, columns } = await written(task, list)
-    return { columns, count: list.length, ...(await givenBack(task, made, toFile || format !== 'csv')) }
+    const { operation, toFile, format } = task.input
+    if (operation === 'parse') {
+      const { lines, ...table } = { lines: undefined, ...(await parsed(task)) }
+      return { ...table, ...(lines !== undefined && (await givenBack(task, lines, true))) }
+    }
+    const { made, ...table } = await written(task, await rowsIn(task))
+    return { ...table, ...(await givenBack(task, made, toFile || format !== 'csv')) }
   },
 })
 
@@ -158,7 +172,14 @@ async function parsed(task: TaskRun<TableInput>) {
   return await text(task, 'parse', { ...options, text: content })
 }
 
-async function written(task: TaskRun<TableInput>, rows: readonly unknown[]) {
+async function rowsIn(task: TaskRun<TableInput>): Promise<GivenRows> {
+  const { rows, file, text } = task.input
+  if (rows !== undefined) return [...listOf(rows, 'properties.rows')]
+  if (file === undefined && text === undefined) return needed<GivenRows>(undefined, 'rows', 'stringify')
+  return await textOf(task, task.input)
+}
+
+async function written(task: TaskRun<TableInput>, rows: GivenRows) {
   const { format, ...options } = task.input
   if (format === 'xlsx') return await xlsx(task, 'stringify', { ...options, rows })
   if (format === 'parquet') return await parquet(task, 'stringify', { ...options, rows })

@@ -3,6 +3,7 @@ import { definePlugin, TaskFailure } from '../../plugin.ts'
 import { evaluateEach, maxRows } from '../expression.ts'
 import { Expression, Items, listOf } from '../list-properties.ts'
 import { threadModule } from '../thread-module.ts'
+import { valueSize } from '../value-size.ts'
 
 const work = threadModule<typeof import('./join-thread.ts')>(new URL('./join-thread.ts', import.meta.url))
 
@@ -80,9 +81,11 @@ tasks:
     const rightKeys = await evaluateEach(task, { place: 'properties.rightKey', expression: rightKey, items: right })
     const pairs = await work(task, 'pairs', { leftKeys, rightKeys, type, maxItems })
     const items: unknown[] = []
+    const room = new Room(left, right)
     for (let at = 0; at < pairs.places.length; at += 2) {
       const one = left[pairs.places[at]!]
       const other = right[pairs.places[at + 1]!]
+      room.take(pairs.places[at]!, pairs.places[at + 1]!)
       if (type === 'semi' || type === 'anti') items.push(one)
       else if (combine === 'nest') items.push({ left: one ?? null, right: other ?? null })
       else items.push(merged(one, other, rightPrefix))
@@ -91,6 +94,27 @@ tasks:
     return { items, count: items.length, unmatchedLeft, unmatchedRight }
   },
 })
+
+const maxBytes = 64 * 1024 ** 2
+
+/** An item takes room as often as it is in a pair: a large one with many others would be larger than everything. */
+class Room {
+  readonly #sides: readonly (readonly unknown[])[]
+  readonly #sizes = [new Map<number, number>(), new Map<number, number>()] as const
+  #taken = 0
+  constructor(...sides: readonly (readonly unknown[])[]) {
+    this.#sides = sides
+  }
+  take(...places: readonly [number, number]): void {
+    for (const [side, place] of places.entries()) {
+      const known = this.#sizes[side]!
+      const size = known.get(place) ?? valueSize(this.#sides[side]![place] ?? null, maxBytes)
+      known.set(place, size)
+      this.#taken += size
+    }
+    if (this.#taken > maxBytes) throw new TaskFailure('refused', 'What comes together is larger than 64 MB')
+  }
+}
 
 function merged(one: unknown, other: unknown, prefix: string): unknown {
   const fields = Object.entries(one === undefined ? {} : objectOf(one, 'left'))

@@ -3,21 +3,21 @@ import { compressors } from 'hyparquet-compressors'
 import { parquetWriteBuffer } from 'hyparquet-writer'
 import { TaskFailure } from '../../plugin.ts'
 import { jsonValue } from '../json-value.ts'
-import { cellsOf, columnsOf, type TableOptions } from './table.ts'
+import { cellsOf, columnsOf, type GivenRows, givenRows, type TableOptions, toldRows } from './table.ts'
 
 interface Parse extends TableOptions {
   readonly bytes: Uint8Array
 }
 
 interface Stringify extends TableOptions {
-  readonly rows: readonly unknown[]
+  readonly rows: GivenRows
   readonly compression: 'snappy' | 'none'
 }
 
 const maxUnpackedBytes = 256n * 1024n ** 2n
 
 /** Source: https://parquet.apache.org/docs/file-format/ */
-export async function parse({ bytes, columns, maxRows }: Parse) {
+export async function parse({ bytes, columns, maxRows, toFile }: Parse) {
   const file = new Uint8Array(bytes).buffer
   try {
     const metadata = parquetMetadata(file)
@@ -32,7 +32,8 @@ export async function parse({ bytes, columns, maxRows }: Parse) {
     }
     const wanted = columns === undefined ? names : [...columns]
     const rows = await parquetReadObjects({ file, compressors, columns: wanted })
-    return { rows: rows.map((row) => jsonValue(row)), columns: wanted, count: rows.length }
+    const plain = rows.map((row) => jsonValue(row))
+    return toldRows({ rows: plain, columns: wanted, count: rows.length }, toFile)
   } catch (error) {
     if (error instanceof TaskFailure) throw error
     throw new TaskFailure('refused', `This is no Parquet file: ${(error as Error).message}`, error)
@@ -54,8 +55,9 @@ function topLevel(schema: readonly { readonly name: string; readonly num_childre
   return names
 }
 
-export function stringify({ rows, columns: given, compression }: Stringify) {
-  const columns = columnsOf(rows, given)
+export function stringify({ rows: given, columns: wanted, compression, maxRows }: Stringify) {
+  const rows = givenRows(given, maxRows)
+  const columns = columnsOf(rows, wanted)
   if (columns.length === 0) throw new TaskFailure('refused', 'A Parquet file needs columns: give rows that are objects')
   const cells = cellsOf(rows, columns)
   const columnData = columns.map((name, at) =>
@@ -65,7 +67,7 @@ export function stringify({ rows, columns: given, compression }: Stringify) {
     ),
   )
   const made = parquetWriteBuffer({ columnData, codec: compression === 'snappy' ? 'SNAPPY' : 'UNCOMPRESSED' })
-  return { made: new Uint8Array(made), columns: [...columns] }
+  return { made: new Uint8Array(made), columns: [...columns], count: rows.length }
 }
 
 /** The narrowest type that holds all values; where they are of several kinds, their JSON. */

@@ -1,4 +1,8 @@
 import { TaskFailure } from '../../plugin.ts'
+import { maxFileBytes } from '../content.ts'
+import { parsedJson, parsedLines } from '../json-text.ts'
+
+const maxInline = 16 * 1024 ** 2
 
 /** Rows of cells, as every table is once it is read and before it is written. */
 export type Cells = readonly (readonly unknown[])[]
@@ -7,10 +11,59 @@ export interface TableOptions {
   readonly header: boolean
   readonly columns?: readonly string[]
   readonly maxRows: number
+  /** Whether the rows are to be a text with one as JSON a line. */
+  readonly toFile: boolean
+}
+
+/** Rows as they are, or as a text: a list as JSON, or one row a line. */
+export type GivenRows = readonly unknown[] | string
+
+interface Table {
+  readonly rows: readonly unknown[]
+  readonly columns: string[]
+  readonly count: number
+}
+
+/** As rows, or the text of their lines. @throws {TaskFailure} `refused` as `rowsOf` does, and when they are too large */
+export function toldTable(cells: Cells, options: TableOptions) {
+  return toldRows(rowsOf(cells, options), options.toFile)
+}
+
+/** @throws {TaskFailure} `refused` when they are too large */
+export function toldRows({ rows, columns, count }: Table, toFile: boolean) {
+  const most = toFile ? maxFileBytes : maxInline
+  const lines: string[] = []
+  let size = 0
+  for (const row of rows) {
+    const line = `${JSON.stringify(row)}\n`
+    size += line.length
+    if (size > most) {
+      throw new TaskFailure(
+        'refused',
+        `The rows are larger than ${most / 1024 ** 2} MB${toFile ? '' : ': give properties.toFile'}`,
+      )
+    }
+    if (toFile) lines.push(line)
+  }
+  return toFile ? { lines: lines.join(''), columns, count } : { rows: [...rows], columns, count }
+}
+
+/** @throws {TaskFailure} `refused` for a text that holds no rows, and for too many */
+export function givenRows(given: GivenRows, maxRows: number): readonly unknown[] {
+  const rows = typeof given !== 'string' ? given : /^\s*\[/.test(given) ? listed(given) : parsedLines(given)
+  if (rows.length > maxRows) throw new TaskFailure('refused', `There are more than ${maxRows} rows`)
+  return rows
+}
+
+/** A text that begins with a list may be one line of several. */
+function listed(text: string): readonly unknown[] {
+  if (/\]\s*\n\s*\[/.test(text)) return parsedLines(text)
+  const list = parsedJson(text)
+  return Array.isArray(list) ? list : [list]
 }
 
 /** @throws {TaskFailure} `refused` for columns that are twice or not there, and too many rows */
-export function rowsOf(cells: Cells, { header, columns, maxRows }: TableOptions) {
+function rowsOf(cells: Cells, { header, columns, maxRows }: TableOptions): Table {
   const names = header ? (cells[0] ?? []).map((name) => String(name ?? '')) : (columns ?? [])
   const body = header ? cells.slice(1) : cells
   if (body.length > maxRows) throw new TaskFailure('refused', `There are more than ${maxRows} rows`)

@@ -2,7 +2,7 @@ import { readSheet, SheetNotFoundError } from 'read-excel-file/node'
 import writeWorkbook from 'write-excel-file/node'
 import { TaskFailure } from '../../plugin.ts'
 import { jsonValue } from '../json-value.ts'
-import { cellsOf, columnsOf, rowsOf, type TableOptions } from './table.ts'
+import { cellsOf, columnsOf, type GivenRows, givenRows, type TableOptions, toldTable } from './table.ts'
 import { zipEntries } from './zip.ts'
 
 interface Parse extends TableOptions {
@@ -11,7 +11,7 @@ interface Parse extends TableOptions {
 }
 
 interface Stringify extends TableOptions {
-  readonly rows: readonly unknown[]
+  readonly rows: GivenRows
   readonly sheet: string | number
 }
 
@@ -22,7 +22,7 @@ export async function parse({ bytes, sheet, ...options }: Parse) {
   for await (const _ of zipEntries(bytes, { maxBytes: maxUnpackedBytes, maxEntries: 10_000 }));
   try {
     const cells = await readSheet(Buffer.from(bytes), sheet)
-    return rowsOf(
+    return toldTable(
       cells.map((row) => row.map((cell) => jsonValue(cell))),
       options,
     )
@@ -33,14 +33,15 @@ export async function parse({ bytes, sheet, ...options }: Parse) {
   }
 }
 
-export async function stringify({ rows, sheet, header, columns: given }: Stringify) {
-  const columns = columnsOf(rows, given)
+export async function stringify({ rows: given, sheet, header, columns: wanted, maxRows }: Stringify) {
+  const rows = givenRows(given, maxRows)
+  const columns = columnsOf(rows, wanted)
   const cells = cellsOf(rows, columns).map((row) => row.map(cellOf))
   const heads = header && columns.length > 0 ? [columns.map((value) => ({ value, fontWeight: 'bold' as const }))] : []
   const name = typeof sheet === 'number' ? `Sheet${sheet}` : sheet
   try {
     const made = await writeWorkbook([...heads, ...cells], { sheet: name }).toBuffer()
-    return { made: new Uint8Array(made), columns: [...columns] }
+    return { made: new Uint8Array(made), columns: [...columns], count: rows.length }
   } catch (error) {
     throw new TaskFailure('refused', `This cannot be an Excel workbook: ${(error as Error).message}`, error)
   }

@@ -1,20 +1,15 @@
 import { applyPatch, createPatch, type Operation } from 'rfc6902'
 import { Errors } from 'typebox/schema'
 import { TaskFailure } from '../../plugin.ts'
+import { parsedJson, parsedLines } from '../json-text.ts'
 import { jsonValue } from '../json-value.ts'
 import { keyOf } from '../list-properties.ts'
-import { parsedJson } from './json-text.ts'
 
 const maxErrors = 1_000
 const operationsOfPatches = new Set(['add', 'remove', 'replace', 'move', 'copy', 'test'])
 
 export function parse({ text, lines }: { readonly text: string; readonly lines: boolean }): unknown {
-  if (!lines) return parsedJson(text)
-  const values: unknown[] = []
-  for (const [index, line] of text.split('\n').entries()) {
-    if (line.trim() !== '') values.push(parsedJson(line, index + 1))
-  }
-  return values
+  return lines ? parsedLines(text) : parsedJson(text)
 }
 
 interface Stringify {

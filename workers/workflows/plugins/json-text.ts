@@ -1,5 +1,5 @@
-import { TaskFailure } from '../../plugin.ts'
-import { placeIn } from '../text-place.ts'
+import { TaskFailure } from '../plugin.ts'
+import { placeIn } from './text-place.ts'
 
 const token =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what texts in JSON cannot hold
@@ -19,6 +19,15 @@ export function parsedJson(text: string, line?: number): unknown {
   } catch (error) {
     throw new TaskFailure('refused', `This is no JSON: ${told(text, line, (error as Error).message)}`, error)
   }
+}
+
+/** A value for each line that is not blank. @throws {TaskFailure} as above */
+export function parsedLines(text: string): unknown[] {
+  const values: unknown[] = []
+  for (const [index, line] of text.split('\n').entries()) {
+    if (line.trim() !== '') values.push(parsedJson(line, index + 1))
+  }
+  return values
 }
 
 function keepDigits(_key: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
