@@ -1,6 +1,6 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { errorCodes } from '../../schemas/errors.ts'
-import { type CallFault, faultErrors } from '../../schemas/functions/call.ts'
+import { type CallFault, faultErrors, plainReply } from '../../schemas/functions/call.ts'
 import type { CallAnswer } from './calls.ts'
 
 /** Headers that are the connection's, not the function's. */
@@ -26,6 +26,7 @@ export interface CallResponse {
 
 /** The response that a call's answer means. `seconds`: the longest run of a handler. */
 export function callResponse({ reply, body }: CallAnswer, seconds: number): CallResponse {
+  if (reply === plainReply) return { status: reply.status, headers: plainReply.headers, body }
   const { status, fault } = reply
   if (fault !== undefined) return faultResponse(fault, seconds)
   const headers: Record<string, string> = {}

@@ -29,6 +29,8 @@ interface Filling {
 /** More calls go in a message of their own, so that another worker may have them, and this one begins before all have been read. */
 const maxCalls = 32
 const maxBytes = 128 * 1024
+/** Who has more to carry does not gain by waiting. */
+const fewBytes = 16 * 1024
 const maxWaitMs = 1
 
 /**
@@ -77,8 +79,8 @@ export class CallBatches {
   /** Sends the message when a turn of the event loop has brought no call more. */
   #look(filling: Filling, count: number): void {
     if (this.#filling !== filling) return
-    const { count: now } = filling.writer
-    if (now === count || performance.now() - filling.since > maxWaitMs) this.#flush()
+    const { count: now, size } = filling.writer
+    if (now === count || size > fewBytes || performance.now() - filling.since > maxWaitMs) this.#flush()
     else setImmediate(() => this.#look(filling, now))
   }
 

@@ -50,11 +50,11 @@ export function callBody({ body }: FastifyRequest): Uint8Array {
 
 /** The request as the function gets it. @throws {Rejected} `functions/invalid-request` for a query of too many members */
 export function callRequest({ method = '', url = '', headers: given }: IncomingMessage): CallRequest {
-  const headers: Record<string, string> = {}
-  for (const name in given) {
-    const value = given[name]
-    if (value !== undefined) headers[name] = typeof value === 'string' ? value : value.join(', ')
-  }
+  // The only one that Node gives as a list; most requests have none, and their headers are passed on as they are.
+  const cookies = given['set-cookie']
+  const headers = (
+    cookies === undefined ? given : { ...given, 'set-cookie': cookies.join(', ') }
+  ) as CallRequest['headers']
   const at = url.indexOf('?')
   const query = at < 0 ? {} : queryOf(url.slice(at + 1))
   return { method, path: url, query, headers }

@@ -5,7 +5,7 @@ export interface CallRequest {
   readonly method: string
   readonly path: string
   readonly query: Record<string, string | string[]>
-  readonly headers: Record<string, string>
+  readonly headers: Readonly<Record<string, string>>
 }
 
 /**
@@ -52,7 +52,10 @@ export interface CallReply {
 }
 
 /** As most functions answer: no text stands for it on the way. */
-const plainReply: CallReply = { status: 200, headers: { 'content-type': 'application/json' } }
+export const plainReply: CallReply & Required<Pick<CallReply, 'headers'>> = {
+  status: 200,
+  headers: { 'content-type': 'application/json' },
+}
 
 const garbled: CallReply = { status: 500, fault: { code: 'internal', message: '' } }
 

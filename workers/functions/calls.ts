@@ -28,7 +28,7 @@ const consumerName = 'workers-functions-calls'
 /** A call that a dead worker was given and had not begun goes to another one after this. */
 const ackWaitMs = 2_000
 /** Messages, each of some calls. */
-const prefetch = 64
+const prefetch = 128
 const maxTargets = 2_000
 const consumerExists = 10148
 const nanosPerMs = 1_000_000

@@ -40,10 +40,14 @@ export class FrameWriter {
   readonly #socket: Socket
   #bytes = Buffer.allocUnsafeSlow(firstRoom)
   #at = 0
+  #count = 0
+  readonly #most: number
   #scheduled = false
 
-  constructor(socket: Socket) {
+  /** `most` frames are written at once. */
+  constructor(socket: Socket, most = Number.POSITIVE_INFINITY) {
     this.#socket = socket
+    this.#most = most
   }
 
   send(kind: number, id: number, head = '', body: Uint8Array | string = empty): void {
@@ -74,6 +78,7 @@ export class FrameWriter {
     if (this.#at === 0) return
     const message = this.#bytes.subarray(0, this.#at)
     this.#at = 0
+    this.#count = 0
     if (this.#socket.destroyed) return
     this.#socket.write(message)
     // What the system has not taken yet is still to be read from where it lies.
@@ -109,6 +114,11 @@ export class FrameWriter {
     this.#bytes[from + 4] = kind
     this.#bytes.writeUInt32LE(id, from + 5)
     this.#bytes.writeUInt32LE(headBytes, from + 9)
+    this.#count += 1
+    if (this.#count >= this.#most) {
+      this.flush()
+      return
+    }
     if (this.#scheduled) return
     this.#scheduled = true
     queueMicrotask(() => this.flush())

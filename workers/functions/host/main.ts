@@ -13,6 +13,8 @@ const socketFd = 3
 const slotsFd = 4
 const maxFrameBytes = 256 * 1024 * 1024
 const readBytes = 256 * 1024
+/** While those go on their way, the next calls run. */
+const framesAtOnce = 8
 const sweepMs = 50
 
 // Isolates that are made from now on have no SharedArrayBuffer.
@@ -28,7 +30,7 @@ const onread = {
   },
 }
 const socket = new Socket({ fd: socketFd, readable: true, writable: true, onread })
-const writer = new FrameWriter(socket)
+const writer = new FrameWriter(socket, framesAtOnce)
 let tenants: Tenants | null = null
 
 /** No code of a user's has run yet. */

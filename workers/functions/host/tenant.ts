@@ -1,5 +1,6 @@
 import type { FaultCode, StrikeReason } from './call.ts'
-import { type Guest, type GuestMaker, makeGuest } from './guest.ts'
+import type { Guest } from './guest.ts'
+import type { GuestSupply } from './guest-supply.ts'
 import { type ForwardedOperation, type HostOperations, hostOperations } from './operations-host.ts'
 import type { LogLine } from './operations-log.ts'
 import type { RunningSlots } from './running-slots.ts'
@@ -22,7 +23,7 @@ export interface TenantCall {
 
 /** What a tenant asks of the host around it. */
 export interface TenantHost {
-  readonly maker: GuestMaker
+  readonly guests: GuestSupply
   readonly slots: RunningSlots
   readonly cpuLimitMs: number
   /** An operation of the supervisor's. Never answers once the tenant has ended. */
@@ -159,7 +160,7 @@ export class Tenant {
 
   /** Not yet in the name of a call: should it bring the process down, that is not its function's doing. */
   #makeGuest(): Guest {
-    return makeGuest(this.#host.maker, {
+    return this.#host.guests.take({
       op: this.#operations.op,
       begin: (id, name, argument) => this.#begin(id, name, argument),
       onLost: () => this.#lose(),

@@ -10,6 +10,7 @@ import {
   type Setup,
 } from './call.ts'
 import { type Frame, type FrameWriter, fromHost, readCallBody } from './frames.ts'
+import { GuestSupply } from './guest-supply.ts'
 import { LogBook } from './log-book.ts'
 import type { ForwardedOperation } from './operations-host.ts'
 import { plainHeaders, readReply } from './operations-reply.ts'
@@ -140,7 +141,7 @@ export class Tenants {
     const { heapMb, cpuLimitMs, maxOutputBytes } = this.#setup
     const limits = JSON.stringify({ maxOutputBytes })
     return {
-      maker: { heapMb, sandbox, limits, wrap: wrapProgram },
+      guests: new GuestSupply({ heapMb, sandbox, limits, wrap: wrapProgram }),
       slots,
       cpuLimitMs,
       forward: (tenant, name, argument) => this.#forward(tenant, name, argument),
