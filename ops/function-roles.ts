@@ -59,10 +59,7 @@ export async function startFunctionsWorker({ config, log }: RoleContext): Promis
     bus,
     ...secretKeys(config),
     timeoutMs: config['app.functions.timeout'],
-    hosts: {
-      hosts: config['app.functions.hosts'],
-      heapMb: Math.floor(config['app.functions.memory'] / 1024 ** 2),
-    },
+    hosts: isolateLimits(config),
     egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
     changeStream: config['app.nats.stream-name'],
     source: config['app.changes.source'],
@@ -73,6 +70,19 @@ export async function startFunctionsWorker({ config, log }: RoleContext): Promis
       await worker.stop()
       await bus.close()
     },
+  }
+}
+
+function isolateLimits(config: Config) {
+  const megabytes = (bytes: number) => Math.floor(bytes / 1024 ** 2)
+  const cpuLimitMs = config['app.functions.cpu-limit']
+  return {
+    hosts: config['app.functions.hosts'],
+    heapMb: megabytes(config['app.functions.memory']),
+    maxIsolates: config['app.functions.max-isolates'],
+    idleMs: config['app.functions.isolate-idle'],
+    hostMemoryMb: megabytes(config['app.functions.host-memory']),
+    ...(cpuLimitMs === undefined ? {} : { cpuLimitMs }),
   }
 }
 

@@ -194,6 +194,29 @@ export const configKeys = {
     'Roles of tokens that may manage functions (`app.jwt.role-claim`), separated by commas, such as `editor,admin` of the workflow engine; without it any valid token may',
   ),
   'app.functions.hosts': key(count(64), 2, 'Isolate host processes of one function worker'),
+  'app.functions.max-isolates': key(
+    count(10_000),
+    128,
+    'Isolates that one function worker keeps warm; idle ones beyond are disposed',
+  ),
+  'app.functions.isolate-idle': key(
+    milliseconds(1_000, 86_400_000),
+    300_000,
+    'An isolate that was not used for so long is disposed',
+    { unit: 'ms' },
+  ),
+  'app.functions.host-memory': key(
+    Type.Integer({ minimum: 134_217_728, maximum: 68_719_476_736 }),
+    1_073_741_824,
+    'Resident memory of one isolate host process; it is replaced when it takes more',
+    { unit: 'bytes' },
+  ),
+  'app.functions.cpu-limit': key(
+    milliseconds(10, 900_000),
+    undefined,
+    'Processor time of one call; without it, as long as it may run',
+    { unit: 'ms' },
+  ),
   'app.workflows.auth': key(
     flag,
     false,
@@ -214,6 +237,11 @@ export const configKeys = {
     Type.String({ pattern: '^[1-9][0-9]{3,4}-[1-9][0-9]{3,4}$' }),
     '26000-26999',
     'Ports that provisioned database servers may take on the loopback address, `<first>-<last>`',
+  ),
+  'app.provisioning.allow-anonymous': key(
+    flag,
+    false,
+    'Whether the provisioning service may listen on an address that others can reach without asking for tokens',
   ),
   'app.provisioning.max-instances': key(count(10_000), 100, 'Database instances that one organization may have'),
   'app.workflows.scripts': key(
