@@ -11,9 +11,7 @@ export async function newPassword(): Promise<string> {
   const given = environment()[variable]
   if (given !== undefined && given !== '') return given
   if (process.stdin.isTTY !== true) return await firstLine()
-  const password = await ask('Password: ')
-  if ((await ask('Again: ')) !== password) throw new OperatorError('These are two different passwords.')
-  return password
+  return await askedTwice()
 }
 
 async function firstLine(): Promise<string> {
@@ -24,15 +22,27 @@ async function firstLine(): Promise<string> {
   throw new OperatorError(`A password is needed: at the terminal, on standard input, or in ${variable}.`)
 }
 
-/** Shows the question, and nothing of the answer. */
-async function ask(question: string): Promise<string> {
-  process.stderr.write(question)
+/** Shows the questions, and nothing of the answers. */
+async function askedTwice(): Promise<string> {
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
+  // Before the question is shown, for from here on nothing that is typed is echoed.
   const terminal = createInterface({ input: process.stdin, output: nowhere, terminal: true })
+  const left = new Promise<never>((_, fail) => {
+    terminal.once('SIGINT', () => fail(new OperatorError('No password was given.')))
+    terminal.once('close', () => fail(new OperatorError('No password was given.')))
+  })
+  left.catch(() => undefined)
+  const ask = async (question: string) => {
+    process.stderr.write(question)
+    const answer = await Promise.race([terminal.question(''), left])
+    process.stderr.write('\n')
+    return answer
+  }
   try {
-    return await terminal.question('')
+    const password = await ask('Password: ')
+    if ((await ask('Again: ')) === password) return password
+    throw new OperatorError('These are two different passwords.')
   } finally {
     terminal.close()
-    process.stderr.write('\n')
   }
 }
