@@ -23,6 +23,8 @@ const exposedHeaders = [
   'ETag',
   'Location',
   'Content-Range',
+  'Link',
+  'X-Total-Count',
   'Preference-Applied',
   'Idempotency-Replayed',
   'Retry-After',
