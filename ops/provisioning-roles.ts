@@ -3,17 +3,19 @@ import { chmodSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
+import { OperatorError } from './local/operator-error.ts'
 import { sharedRoot } from './local/postgres-binaries.ts'
 import { findAllPostgres } from './local/postgres-versions.ts'
 import { canReach, unprivilegedAccount } from './local/unprivileged.ts'
 import { observe } from './observe.ts'
-import type { RoleContext, RunningRole } from './role-options.ts'
+import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
 import { secretKeysOf } from './secret-keys.ts'
 import { dataFolder, searchPath } from './settings.ts'
 
 /** The door to database instances. */
 export async function startProvisioning({ config, log }: RoleContext): Promise<RunningRole> {
   const { startProvisioningGateway } = await import('../gateways/provisioning/server.ts')
+  requireGuard(config)
   const bus = await openBus(config, log, 'gateway:provisioning', 'all')
   const keys = secretKeysOf(config)
   const gateway = await startProvisioningGateway({
@@ -22,6 +24,7 @@ export async function startProvisioning({ config, log }: RoleContext): Promise<R
     port: config['server.port'] ?? config['gateway.provisioning.port'],
     maxBodyBytes: config['app.max-body-size'],
     corsOrigins: config['app.cors-origins'],
+    jwt: jwtOptions(config),
     maxInstances: config['app.provisioning.max-instances'],
     ...(keys !== undefined && { secretKeys: keys }),
     onObservation: observe(log),
@@ -33,6 +36,17 @@ export async function startProvisioning({ config, log }: RoleContext): Promise<R
       await bus.close()
     },
   }
+}
+
+/** Whoever reaches it may read passwords and delete databases. @throws {OperatorError} for an address that others can reach */
+function requireGuard(config: Config): void {
+  const host = config['server.host']
+  const guarded = config['app.jwt.secret'] !== undefined || config['app.jwt.jwks-url'] !== undefined
+  const anyone = config['app.provisioning.allow-anonymous']
+  if (guarded || anyone || ['127.0.0.1', '::1', 'localhost'].includes(host)) return
+  throw new OperatorError(
+    `The provisioning service asks nobody who they are, so it does not listen on ${host}: set app.jwt.secret or app.jwt.jwks-url, use server.host=127.0.0.1, or set app.provisioning.allow-anonymous=true.`,
+  )
 }
 
 /** Makes and keeps database servers on this machine. */

@@ -4,7 +4,10 @@ import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import { load } from '../../bus/load.ts'
+import { newId } from '../../bus/message.ts'
 import { eventSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
+import { decideOperation, instance } from '../../schemas/provisioning/instance.ts'
 import {
   decideDeleteGroup,
   decideSaveGroup,
@@ -15,6 +18,7 @@ import {
 } from '../../schemas/provisioning/parameter-group.ts'
 import { databaseTypes } from '../../schemas/provisioning/tiers.ts'
 import { time } from './instance-view.ts'
+import { instancePlace } from './operations.ts'
 import { nameField, parameterLimits } from './provision-body.ts'
 import { bodyOf, choiceField, invalid, textField, textsField } from './request.ts'
 import type { ProvisioningService } from './service.ts'
@@ -47,7 +51,8 @@ export function parameterGroupRoutes(app: FastifyInstance, service: Provisioning
     const given = bodyOf(request, members).name
     if (given !== undefined && given !== name) throw invalid('name', 'is not that of the path')
     await group(service, name)
-    return await save(service, request, name, true)
+    const saved = await save(service, request, name, true)
+    return { ...saved, pendingFor: await takeOver(service, name, service.actorOf(request)) }
   })
   app.delete<ByName>('/api/parameter-groups/:name', async (request) => {
     const { name } = request.params
@@ -103,6 +108,30 @@ async function listed(
   holds: (known: SavedGroup | undefined) => boolean,
 ): Promise<void> {
   for (let tries = 0; tries < 100 && !holds(groups.get(name)); tries++) await sleep(10)
+}
+
+/** Instances that use a group take over what it says; those that cannot now are answered. */
+async function takeOver(service: ProvisioningService, name: string, by: string): Promise<readonly string[]> {
+  const { saved, version } = await group(service, name)
+  const pending: string[] = []
+  for (const projectName of attachedTo(service, name)) {
+    const id = `${name}-${version}-${newId()}`
+    try {
+      await decide(service.bus, {
+        ...instancePlace(projectName),
+        aggregate: instance,
+        actor: by,
+        decide: (state) => {
+          const request = { parameters: saved.parameters }
+          return decideOperation(state, projectName, { id, type: 'PARAMETERS', request, by, at: service.now() })
+        },
+      })
+    } catch (error) {
+      if (!(error instanceof Rejected)) throw error
+      pending.push(projectName)
+    }
+  }
+  return pending
 }
 
 function attachedTo({ instances }: ProvisioningService, name: string): readonly string[] {

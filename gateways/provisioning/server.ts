@@ -1,8 +1,9 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
 import type { FollowObservation } from '../../bus/follow.ts'
 import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import { type Authenticator, type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
 import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
@@ -32,6 +33,8 @@ export interface ProvisioningGatewayOptions {
   readonly port: number
   readonly maxBodyBytes: number
   readonly corsOrigins: readonly string[]
+  /** Tokens; where they are on, nothing but health and the description is told without one. */
+  readonly jwt: AuthenticatorOptions
   /** Instances of one organization. */
   readonly maxInstances: number
   /** Absent: there are no credentials to show. */
@@ -52,6 +55,7 @@ export async function startProvisioningGateway(
   const instances = await openInstanceList(bus, onObservation)
   const groups = await openGroups(bus, onObservation)
   const alerts = await openAlerts(bus, onObservation)
+  const actors: Actors = new WeakMap()
   const service: ProvisioningService = {
     bus,
     instances,
@@ -62,11 +66,11 @@ export async function startProvisioningGateway(
       if (keys !== null) return keys.open(sealed, owner)
       throw new Rejected('provisioning/no-secret-keys', 'Passwords cannot be opened: app.secrets.keys is not set')
     },
-    actorOf: () => 'anonymous',
+    actorOf: (request) => actors.get(request) ?? 'anonymous',
     maxInstances,
     now: Date.now,
   }
-  const app = await createApp(service, options)
+  const app = await createApp(service, options, actors)
   const stop = async () => {
     await app.close()
     await instances.close()
@@ -81,13 +85,32 @@ export async function startProvisioningGateway(
   }
 }
 
-async function createApp(service: ProvisioningService, options: ProvisioningGatewayOptions): Promise<FastifyInstance> {
+type Actors = WeakMap<FastifyRequest, string>
+
+const open = /^\/(api\/)?(healthz|readyz)$|^\/api\/openapi\.(json|yaml)$|^\/docs(\/|$)/
+
+function requireTokens(app: FastifyInstance, authenticator: Authenticator, actors: Actors): void {
+  if (!authenticator.enabled) return
+  app.addHook('onRequest', async (request) => {
+    if (request.method === 'OPTIONS' || open.test(request.url.split('?')[0]!)) return
+    const { anonymous, actor } = await authenticator.authenticate(request.headers)
+    if (anonymous) throw new Rejected('http/unauthorized', 'A token is required')
+    actors.set(request, actor)
+  })
+}
+
+async function createApp(
+  service: ProvisioningService,
+  options: ProvisioningGatewayOptions,
+  actors: Actors,
+): Promise<FastifyInstance> {
   const { maxBodyBytes, corsOrigins, onObservation } = options
   const app = await createHttpServer({
     maxBodyBytes,
     corsOrigins,
     onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
   })
+  requireTokens(app, createAuthenticator(options.jwt), actors)
   const refuseOthers = refuseOtherMethods(app)
   provisioningRoutes(app, service)
   docsPage(app, { specUrl: '/api/openapi.json', title: 'Provisioning service' })

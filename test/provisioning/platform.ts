@@ -99,6 +99,7 @@ export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}
     maxBodyBytes: 10_485_760,
     corsOrigins: ['*'],
     secretKeys,
+    jwt: {},
     maxInstances: 50,
     onObservation: () => undefined,
   })

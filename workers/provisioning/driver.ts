@@ -68,6 +68,8 @@ export interface Driver {
   observe(instance: Instance, signal: AbortSignal): Promise<Observed>
   /** Numbers of the moment; one that nobody knows is null, never 0. Not to be asked twice at a time. */
   measure(instance: Instance): Promise<Metrics>
+  /** When the newest backup began, epoch ms; null: there is none. */
+  lastBackupAt(instance: Instance): Promise<number | null>
   /** An instance is gone, or no longer looked after: what was remembered of it can go. */
   forget(uid: string): void
   /** Answers what can be read without an operation. @throws {Rejected} `provisioning/unsupported` */

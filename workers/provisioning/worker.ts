@@ -14,6 +14,7 @@ import { type AnswerObservation, answerQuestions } from './answers.ts'
 import type { Driver, Observed } from './driver.ts'
 import { explain } from './explain.ts'
 import { instancePlace, type RunnerObservation, runOperation } from './runner.ts'
+import { scheduler } from './schedule.ts'
 import { type Watch, type WatchObservation, watchInstance } from './watching.ts'
 
 export type ProvisioningObservation =
@@ -138,6 +139,7 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
   let wake = Promise.withResolvers<void>()
   let up = false
   let watching: Watch | null = null
+  const schedule = scheduler(context)
   const run = async () => {
     await before
     while (!signal.aborted) {
@@ -155,6 +157,7 @@ function startKeeper(context: KeeperContext, first: Instance, before: Promise<vo
           up = true
           watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
           await watch(context, state, await driver.observe(state, signal))
+          await schedule(state, Date.now())
         }
       } catch (error) {
         if (signal.aborted) break

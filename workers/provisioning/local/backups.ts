@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Plan, Step } from '../driver.ts'
 import { type ArchivingState, readArchiveStatus } from './backup/archive.ts'
-import { type BackupRecord, listBackups, newBackupId, readBackup } from './backup/backup-record.ts'
+import { type BackupRecord, listBackups, newBackupId } from './backup/backup-record.ts'
 import { makeBaseBackup } from './backup/base-backup.ts'
 import { restorableWindow } from './backup/restore-target.ts'
 import { applyRetention, expiresAt } from './backup/retention.ts'
@@ -133,7 +133,7 @@ export async function shownBackups(place: LocalPlace, instance: Instance): Promi
   }
 }
 
-/** @throws {CareFailure} 404 */
-export async function requireBackup(place: LocalPlace, instance: Instance, backupId: string): Promise<object> {
-  return shownBackup(readBackup((await openPostgres(place, instance)).folders.backups, backupId), undefined, instance)
+export async function lastBackupAt(place: LocalPlace, instance: Instance): Promise<number | null> {
+  const last = listBackups((await openPostgres(place, instance)).folders.backups).at(-1)
+  return last === undefined ? null : Date.parse(last.timestamp)
 }
