@@ -5,12 +5,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
+import { type KnownPlugins, readFlow } from '../../schemas/workflows/flow-yaml.ts'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
 import { selfSignedCertificate } from '../support/certificate.ts'
 import { callPlugin, failure, files, openSockets } from './call-plugin.ts'
 
 t.setTimeout(120_000)
 const tls = selfSignedCertificate()
+const manifests = catalogue.map(({ manifest }) => manifest)
+const plugins: KnownPlugins = { all: () => manifests, find: (type) => manifests.find(({ id }) => id === type) }
 
 /** Properties of the example of a plugin. */
 const exampleOf = (id: string): Record<string, unknown> =>
@@ -210,6 +213,39 @@ t.test('smtp.send', async (t) => {
     t.match(server.taken, [{ to: ['ada@example.com'] }])
   })
 })
+
+t.test(
+  'of databases and protocols each property is described with an example, and each example is a flow',
+  async (t) => {
+    const mine = catalogue.filter(({ manifest }) => /^(Databases|Protocol)$/.test(manifest.category))
+    t.equal(mine.length, 15)
+    for (const { manifest } of mine) {
+      t.same(
+        [...undescribed(manifest.inputSchema, 'input'), ...undescribed(manifest.outputSchema, 'output')],
+        [],
+        manifest.id,
+      )
+      t.same(readFlow(manifest.example, plugins).problems, [], manifest.id)
+      t.ok(manifest.needs !== null || manifest.id === 'db.sqlite' || manifest.id === 'graphql.query', manifest.id)
+    }
+  },
+)
+
+interface Schema {
+  readonly description?: string
+  readonly examples?: readonly unknown[]
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly items?: Schema
+}
+
+/** Paths of properties without a description or an example. */
+function undescribed(schema: unknown, path: string): string[] {
+  const { properties = {}, items } = schema as Schema
+  return Object.entries({ ...properties, ...items?.properties }).flatMap(([name, property]) => {
+    const isDescribed = (property.description ?? '') !== '' && (property.examples ?? []).length > 0
+    return [...(isDescribed ? [] : [`${path}.${name}`]), ...undescribed(property, `${path}.${name}`)]
+  })
+}
 
 const rssFeed = `<?xml version="1.0" encoding="ISO-8859-1"?><rss version="2.0"><channel><title>News</title><link>https://example.com/</link>
 <description>All</description>
