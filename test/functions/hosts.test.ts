@@ -286,6 +286,27 @@ t.test('a host whose memory is over the budget is ended, and the function whose 
   )
 })
 
+t.test('a request that a function gives up is given up at once, and its answer told all the same', async (t) => {
+  const given: AbortSignal[] = []
+  const fetch = async (_fn: string, _name: string, _argument: string, signal: AbortSignal) => {
+    given.push(signal)
+    await new Promise((resolve) => signal.addEventListener('abort', resolve))
+    return '!{"name":"AbortError","message":"The request was given up"}'
+  }
+  const { deploy, call } = await stage(t, { hosts: 1, fetch })
+  await deploy(
+    'f',
+    `export async function handler() {
+    const giveUp = new AbortController()
+    const sent = fetch("http://example.com/", { signal: giveUp.signal }).catch(({ name }) => name)
+    setTimeout(() => giveUp.abort(), 10)
+    return [await sent, await fetch("http://example.com/", { signal: AbortSignal.timeout(5) }).catch(({ name }) => name)] }`,
+  )
+  t.match(await call('f'), { value: ['AbortError', 'TimeoutError'] })
+  await until('both have been given up', () => given.length === 2 && given.every(({ aborted }) => aborted))
+  t.match(await call('f'), { status: 200 }, 'the isolate goes on')
+})
+
 t.test('a host has no rights, no environment and no files', { skip: process.platform !== 'linux' }, async (t) => {
   const { hosts } = await stage(t, { hosts: 1 })
   for (const pid of hosts.stats().pids) {

@@ -14,9 +14,15 @@ export interface OperationsOptions {
   readonly replyReady: (ticket: number) => void
   readonly waitsDone: () => void
   /** fetch and kv: answered by the supervisor with a result in `settle`'s form (`'='` + packet or `'!'` + error). */
-  readonly forward: (name: ForwardedOperation, argument: string) => Promise<string>
+  readonly forward: (name: ForwardedOperation, argument: string) => Forwarded
   readonly onLog: (line: LogLine) => void
   readonly logLimits?: LogLimits
+}
+
+export interface Forwarded {
+  readonly answer: Promise<string>
+  /** Asks the supervisor to give it up; there is an answer all the same. */
+  abandon(): void
 }
 
 export type ForwardedOperation = Extract<AsyncOperation, 'fetch' | `kv-${string}`>
@@ -50,6 +56,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
   const sync = new Map(Object.entries(syncOperations(logSink(options.onLog, options.logLimits ?? LOG_LIMITS))))
   const turn = turns(MAX_SUBTLE)
   let timer: NodeJS.Timeout | undefined
+  const forwarded = new Map<number, Forwarded>()
   let pending = 0
   let closed = false
 
@@ -67,10 +74,22 @@ export function hostOperations(options: OperationsOptions): HostOperations {
     )
   }
 
+  async function answer(id: number, name: string, argument: string): Promise<string> {
+    if (FORWARDED.has(name)) {
+      const operation = options.forward(name as ForwardedOperation, argument)
+      forwarded.set(id, operation)
+      return await operation.answer
+    }
+    if (name !== 'subtle') throw unknownOperation()
+    const { head, rest } = await turn(() => subtleOperation(argument))
+    return `=${pack(head, rest)}`
+  }
+
   async function run(id: number, name: string, argument: string): Promise<void> {
     pending++
-    const result = await answer(name, argument, options, turn).catch(refusal)
+    const result = await answer(id, name, argument).catch(refusal)
     pending--
+    forwarded.delete(id)
     if (!closed) options.settle(id, result)
   }
 
@@ -89,6 +108,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
       if (name === 'timer') wake(id, argument)
       else if (name === 'reply-ready') options.replyReady(id)
       else if (name === 'waits-done') options.waitsDone()
+      else if (name === 'abandon') forwarded.get(id)?.abandon()
       else if (pending < MAX_PENDING) void run(id, name, argument)
     },
     pending: () => pending,
@@ -120,10 +140,3 @@ function turns(most: number): Turn {
 }
 
 const unknownOperation = () => new OperationError('TypeError', 'No such operation')
-
-async function answer(name: string, argument: string, { forward }: OperationsOptions, turn: Turn): Promise<string> {
-  if (FORWARDED.has(name)) return await forward(name as ForwardedOperation, argument)
-  if (name !== 'subtle') throw unknownOperation()
-  const { head, rest } = await turn(() => subtleOperation(argument))
-  return `=${pack(head, rest)}`
-}

@@ -1,7 +1,7 @@
 import type { FaultCode, StrikeReason } from './call.ts'
 import type { Guest } from './guest.ts'
 import type { GuestSupply } from './guest-supply.ts'
-import { type ForwardedOperation, type HostOperations, hostOperations } from './operations-host.ts'
+import { type Forwarded, type ForwardedOperation, type HostOperations, hostOperations } from './operations-host.ts'
 import type { LogLine } from './operations-log.ts'
 import type { RunningSlots } from './running-slots.ts'
 import type { Trust } from './trust.ts'
@@ -27,7 +27,7 @@ export interface TenantHost {
   readonly slots: RunningSlots
   readonly cpuLimitMs: number
   /** An operation of the supervisor's. Never answers once the tenant has ended. */
-  readonly forward: (tenant: Tenant, name: ForwardedOperation, argument: string) => Promise<string>
+  readonly forward: (tenant: Tenant, name: ForwardedOperation, argument: string) => Forwarded
   /** Answers whether promises given to waitUntil are open. */
   readonly reply: (call: TenantCall, reply: string) => boolean
   readonly fault: (call: TenantCall, code: FaultCode, message: string) => void

@@ -12,7 +12,7 @@ import {
 import { type Frame, type FrameWriter, fromHost, readCallBody } from './frames.ts'
 import { GuestSupply } from './guest-supply.ts'
 import { LogBook } from './log-book.ts'
-import type { ForwardedOperation } from './operations-host.ts'
+import type { Forwarded, ForwardedOperation } from './operations-host.ts'
 import { plainHeaders, readReply } from './operations-reply.ts'
 import type { RunningSlots } from './running-slots.ts'
 import { Tenant, type TenantCall, type TenantHost } from './tenant.ts'
@@ -172,11 +172,16 @@ export class Tenants {
     for (const [id, waiting] of this.#programs) if (waiting === tenant) this.#programs.delete(id)
   }
 
-  #forward(tenant: Tenant, name: ForwardedOperation, argument: string): Promise<string> {
+  #forward(tenant: Tenant, name: ForwardedOperation, argument: string): Forwarded {
     const request = this.#nextRequest()
     const head: OperationHead = { fn: tenant.fn, rev: tenant.rev, name }
     this.#writer.send(fromHost.operation, request, JSON.stringify(head), argument)
-    return new Promise((resolve) => this.#operations.set(request, { tenant, resolve }))
+    return {
+      answer: new Promise((resolve) => this.#operations.set(request, { tenant, resolve })),
+      abandon: () => {
+        if (this.#operations.has(request)) this.#writer.send(fromHost.cancel, request)
+      },
+    }
   }
 
   #reply(call: TenantCall, text: string): boolean {

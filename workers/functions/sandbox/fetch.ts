@@ -1,7 +1,8 @@
 import { headerPairs } from './headers.ts'
-import { request as askHost, currentInvocation } from './host.ts'
+import { request as askHost, currentInvocation, lastOperationId, tell } from './host.ts'
 import { Request, type Response, receivedResponse } from './http.ts'
 import { bodyBytes } from './http-body.ts'
+import { NativePromise } from './intrinsics.ts'
 import type { FetchAnswer, FetchHead } from './operations.ts'
 import { fromLatin1, latin1, pack, unpack } from './wire.ts'
 
@@ -22,13 +23,16 @@ export async function fetch(input: unknown, init?: object): Promise<Response> {
     invocationId: currentInvocation(),
   }
   const sent = askHost('fetch', pack(head, bytes === null ? '' : latin1(bytes)))
-  const answer = unpack<FetchAnswer>(await unlessAborted(sent, signal))
+  const answer = unpack<FetchAnswer>(await unlessAborted(sent, lastOperationId(), signal))
   return receivedResponse(answer.head, fromLatin1(answer.rest))
 }
 
-function unlessAborted(sent: Promise<string>, signal: Request['signal']): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
+function unlessAborted(sent: Promise<string>, operationId: number, signal: Request['signal']): Promise<string> {
+  return new NativePromise((resolve, reject) => {
+    const abort = () => {
+      tell(operationId, 'abandon')
+      reject(signal.reason)
+    }
     signal.addEventListener('abort', abort, { once: true })
     const done = () => signal.removeEventListener('abort', abort)
     sent.then(

@@ -82,8 +82,11 @@ export function request(name: AsyncOperation, argument: string): Promise<string>
   })
 }
 
+/** Of the operation that was begun last. */
+export const lastOperationId = (): number => lastOperation
+
 /** A note to the host that has no answer. */
-export function tell(id: number, name: 'timer' | 'reply-ready' | 'waits-done', argument = ''): void {
+export function tell(id: number, name: 'timer' | 'reply-ready' | 'abandon' | 'waits-done', argument = ''): void {
   begin(id, name, argument)
 }
 

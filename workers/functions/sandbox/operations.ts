@@ -32,7 +32,7 @@ export interface SyncOperations {
 
 /**
  * Asynchronous host operations: `begin(operationId, name, argument)`, answered by `settle(operationId, result)` where result
- * is `'='` + a packet or `'!' + JSON {name, message}`. The last three are notes that take no answer.
+ * is `'='` + a packet or `'!' + JSON {name, message}`. The last four are notes that take no answer.
  */
 export interface AsyncOperations {
   /** Packet, head `FetchHead`, rest the body's bytes; answer: packet, head `FetchAnswer`, rest the body's bytes. */
@@ -51,6 +51,8 @@ export interface AsyncOperations {
   readonly timer: string
   /** The call of ticket `id` has settled: call `take(id)`. Sent only after a `take(id)` that answered ''. */
   readonly 'reply-ready': string
+  /** Nobody waits for the operation `id` any more: a `fetch` is given up, and answered all the same. */
+  readonly abandon: string
   /** Every promise given to waitUntil has settled (a reply with `waiting: true` came before). */
   readonly 'waits-done': string
 }
