@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Type } from 'typebox'
 import { definePlugin, TaskFailure } from '../../plugin.ts'
 import { evaluateEach, maxRows } from '../expression.ts'
@@ -83,6 +84,8 @@ tasks:
     const items: unknown[] = []
     const room = new Room(left, right)
     for (let at = 0; at < pairs.places.length; at += 2) {
+      if (at % pairsATurn === 0) await nextTurn()
+      task.signal.throwIfAborted()
       const one = left[pairs.places[at]!]
       const other = right[pairs.places[at + 1]!]
       room.take(pairs.places[at]!, pairs.places[at + 1]!)
@@ -95,6 +98,8 @@ tasks:
   },
 })
 
+/** Other tasks of the worker have their turns in between. */
+const pairsATurn = 4_000
 const maxBytes = 64 * 1024 ** 2
 
 /** An item takes room as often as it is in a pair: a large one with many others would be larger than everything. */

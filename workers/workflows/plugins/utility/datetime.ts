@@ -1,10 +1,9 @@
 import type { DateTime } from 'luxon'
 import { Type } from 'typebox'
-import { cronMistake, nextTick } from '../../../../schemas/cron.ts'
-import { definePlugin, TaskFailure } from '../../plugin.ts'
+import { definePlugin } from '../../plugin.ts'
 import { needed } from '../content.ts'
 import { businessDaysBetween, moveBusinessDays } from './business-days.ts'
-import { checked, durationOf, instantOf, type Luxon } from './datetime-instant.ts'
+import { checked, durationOf, instantOf } from './datetime-instant.ts'
 import { DateTimeInput } from './datetime-properties.ts'
 import { told } from './datetime-told.ts'
 
@@ -79,7 +78,7 @@ tasks:
       case 'diff':
         return difference(at, instantOf(luxon, input, needed(input.other, 'other', 'diff'), 'other'), input.unit)
       case 'next-cron':
-        return ticks(luxon, at, input)
+        return (await import('./cron-ticks.ts')).cronTicks(luxon, at, input)
       case 'add-business-days':
         return told(checked(moveBusinessDays(at, input.days, input), 'days'), input)
       case 'business-days-between':
@@ -101,18 +100,4 @@ function difference(from: DateTime, to: DateTime, unit: DateTimeInput['unit']) {
   const [earlier, later] = to < from ? [to, from] : [from, to]
   const duration = later.diff(earlier, ['years', 'months', 'days', 'hours', 'minutes', 'seconds']).rescale()
   return { value, duration: `${to < from ? '-' : ''}${duration.toISO()}` }
-}
-
-function ticks({ DateTime }: Luxon, at: DateTime, { cron: given, zone, count, ...rest }: DateTimeInput) {
-  const time = { cron: needed(given, 'cron', 'next-cron'), timezone: zone }
-  const mistake = cronMistake(time, at.toMillis())
-  if (mistake !== null) throw new TaskFailure('refused', `properties.cron: ${mistake}`)
-  const times: DateTime[] = []
-  for (let tick = nextTick(time, at.toMillis()); tick !== null && times.length < count; tick = nextTick(time, tick)) {
-    times.push(DateTime.fromMillis(tick, { zone }))
-  }
-  return {
-    ...told(times[0]!, { ...rest, zone, count, cron: time.cron }),
-    times: times.map((each) => each.toISO() ?? ''),
-  }
 }
