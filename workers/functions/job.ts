@@ -2,15 +2,7 @@ import { programKey } from './host/call.ts'
 import type { HostCall, HostFault, HostReply } from './host-call.ts'
 import type { HostProcess } from './host-process.ts'
 import { Journal } from './journal.ts'
-
-/** A function as the pool knows it. */
-export interface Standing {
-  /** Of the host processes, which it comes to. */
-  readonly place: number
-  running: number
-  /** Calls answered. */
-  credit: number
-}
+import type { Standing } from './standings.ts'
 
 /** A call that is not answered yet. */
 export interface Job {

@@ -30,7 +30,7 @@ export class Quarantine {
 
   /** The call is answered or has left otherwise. */
   finished(job: Job): void {
-    this.#waiting = this.#waiting.filter((each) => each !== job)
+    if (this.#waiting.length > 0) this.#waiting = this.#waiting.filter((each) => each !== job)
     if (this.#current !== job) return
     this.#current = null
     clearTimeout(this.#timer)
