@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { createConnection } from 'mysql2/promise'
 import type { Test } from 'tap'
-import { endProcess, exited, freePort, spawnServer } from '../../ops/local/child.ts'
+import { endProcess, exited, spawnServer } from '../../ops/local/child.ts'
 import { lookForMariadb } from '../../ops/local/mariadb-binaries.ts'
 import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
 import { environment } from '../../schemas/config/environment.ts'
@@ -16,6 +16,7 @@ import {
   mysqlArguments,
 } from '../../workers/provisioning/local/mysql/mysql-node.ts'
 import { ServerStartFailed } from '../../workers/provisioning/local/postgres-node.ts'
+import { quietPort } from './care-node.ts'
 
 /** The MariaDB of the machine, or the one fetched into the data folder; undefined when there is neither. */
 export function mariadbHere(): MysqlBinaries | undefined {
@@ -51,7 +52,7 @@ export function mysqlGround(t: Pick<Test, 'teardown'>, binaries: MysqlBinaries):
     const node: MysqlNode = {
       binaries,
       dataFolder: join(home, 'data'),
-      port: await freePort(),
+      port: await quietPort(),
       superuser: { user: 'platform', password: `pass-${name}` },
       database: 'app',
       ...(account === undefined ? {} : { runAs: account }),
@@ -91,7 +92,7 @@ function controller(running: Map<string, ChildProcess>): MysqlControl {
     async start(node, options = {}) {
       if (alive(node) !== undefined) return
       const logStart = existsSync(node.logFile) ? statSync(node.logFile).size : 0
-      const small = { innodb_buffer_pool_size: '16M', innodb_flush_log_at_trx_commit: '0', sync_binlog: '0' }
+      const small = { innodb_buffer_pool_size: '16M', innodb_flush_log_at_trx_commit: '2', sync_binlog: '0' }
       const child = spawnServer({
         command: node.binaries.server,
         args: mysqlArguments(node, { ...options, settings: { ...small, ...options.settings } }),

@@ -10,11 +10,12 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import type { Test } from 'tap'
-import { endProcess, exited, freePort, spawnServer } from '../../ops/local/child.ts'
+import { endProcess, exited, spawnServer } from '../../ops/local/child.ts'
 import { findPostgres, reachableBinaries } from '../../ops/local/postgres-binaries.ts'
 import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
 import { archiveSettings, makeArchive } from '../../workers/provisioning/local/backup/archive.ts'
@@ -34,6 +35,20 @@ export interface CareGround {
   /** Makes the cluster of a node, with its archive and its database `app`, and starts it. */
   create(name: string): Promise<PostgresNode>
   kill(node: PostgresNode, signal: NodeJS.Signals): Promise<void>
+}
+
+/** A free port below those the system gives to outgoing connections: a node keeps its port while it is stopped. */
+export async function quietPort(): Promise<number> {
+  for (;;) {
+    const port = 21_000 + Math.floor(Math.random() * 11_000)
+    const server = createServer()
+    const free = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+    })
+    if (!free) continue
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+    return port
+  }
 }
 
 const usual: Readonly<Record<string, string>> = {
@@ -72,7 +87,7 @@ export function careGround(t: Pick<Test, 'teardown'>, binaries = findPostgres())
     return {
       binFolder,
       dataFolder: join(home, 'data'),
-      port: await freePort(),
+      port: await quietPort(),
       superuser: { user: 'platform', password: `pass-${name}` },
       database: 'app',
       ...(account === undefined ? {} : { runAs: account }),

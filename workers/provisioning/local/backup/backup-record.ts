@@ -42,6 +42,9 @@ export interface BackupRecord {
   readonly verified: BackupVerification | null
 }
 
+/** What every kind of backup says of itself. */
+type ListedBackup = Pick<BackupRecord, 'id' | 'timestamp'>
+
 const recordFile = 'backup.json'
 const partialPrefix = '.partial-'
 
@@ -56,23 +59,23 @@ export function partialBackup(backupsFolder: string, id: string): string {
 }
 
 /** Finished backups, oldest first. */
-export function listBackups(backupsFolder: string): readonly BackupRecord[] {
+export function listBackups<B extends ListedBackup = BackupRecord>(backupsFolder: string): readonly B[] {
   if (!existsSync(backupsFolder)) return []
   return readdirSync(backupsFolder)
     .filter((name) => !name.startsWith('.') && existsSync(join(backupsFolder, name, recordFile)))
-    .map((name) => JSON.parse(readFileSync(join(backupsFolder, name, recordFile), 'utf8')) as BackupRecord)
+    .map((name) => JSON.parse(readFileSync(join(backupsFolder, name, recordFile), 'utf8')) as B)
     .sort((a, b) => a.timestamp.localeCompare(b.timestamp) || a.id.localeCompare(b.id))
 }
 
 /** @throws {CareFailure} `refused` (404) when there is none of this id. */
-export function readBackup(backupsFolder: string, id: string): BackupRecord {
+export function readBackup<B extends ListedBackup = BackupRecord>(backupsFolder: string, id: string): B {
   return (
-    listBackups(backupsFolder).find((backup) => backup.id === id) ??
+    listBackups<B>(backupsFolder).find((backup) => backup.id === id) ??
     refuse(`backup not found: ${id}`, { status: 404, field: 'backupId' })
   )
 }
 
-export async function writeRecord(folder: string, record: BackupRecord): Promise<void> {
+export async function writeRecord<B extends ListedBackup>(folder: string, record: B): Promise<void> {
   await writeDurably(join(folder, recordFile), `${JSON.stringify(record, null, 2)}\n`)
 }
 

@@ -43,15 +43,22 @@ export interface RestorableWindow {
   readonly latest: number | null
 }
 
-export interface WindowSource {
-  readonly backups: readonly BackupRecord[]
+/** What a choice needs to know of a backup. */
+export interface RestorableBackup {
+  readonly id: string
+  /** Epoch ms: the first time a recovery can reach with it. */
+  readonly consistentAt: number
+}
+
+export interface WindowSource<B extends RestorableBackup = BackupRecord> {
+  readonly backups: readonly B[]
   /** Folders with the log: the archive, and the `pg_wal` of a source that is stopped. */
   readonly logFolders: readonly string[]
   /** Set when the source runs and archives: every time up to now can be had. */
   readonly liveAt?: number
 }
 
-export function restorableWindow({ backups, logFolders, liveAt }: WindowSource): RestorableWindow {
+export function restorableWindow({ backups, logFolders, liveAt }: WindowSource<RestorableBackup>): RestorableWindow {
   const [first] = backups
   const earliest = backups.reduce((least, { consistentAt }) => Math.min(least, consistentAt), first?.consistentAt ?? 0)
   const latest = liveAt ?? newestLog(logFolders)
@@ -76,11 +83,11 @@ function newestLog(folders: readonly string[]): number | null {
  * @throws {CareFailure} `refused`: 404 for an unknown id, 422 for a time outside the window (told in `details`) or before the
  *   end of the backup asked for. Starting there would silently give a later state.
  */
-export function chooseBackup(
-  source: WindowSource,
+export function chooseBackup<B extends RestorableBackup>(
+  source: WindowSource<B>,
   target: RestoreTarget,
   { backupId, now }: { readonly backupId?: string | undefined; readonly now: number },
-): BackupRecord {
+): B {
   const { backups } = source
   const asked = backupId === undefined ? undefined : backups.find(({ id }) => id === backupId)
   if (backupId !== undefined && asked === undefined) {

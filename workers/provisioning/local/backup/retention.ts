@@ -11,10 +11,10 @@ const dayMs = 86_400_000
  * The backups that are no longer needed to restore to any time within the last `retentionDays`: the newest one from before
  * that time is still needed, and the newest of all always stays, however old. One that failed its check covers nothing.
  */
-export function expiredBackups(
-  backups: readonly BackupRecord[],
+export function expiredBackups<B extends Pick<BackupRecord, 'consistentAt' | 'verified'>>(
+  backups: readonly B[],
   { retentionDays, now }: { readonly retentionDays: number; readonly now: number },
-): readonly BackupRecord[] {
+): readonly B[] {
   const horizon = now - retentionDays * dayMs
   const newestFirst = backups.toSorted((a, b) => b.consistentAt - a.consistentAt)
   const good = newestFirst.filter(({ verified }) => verified?.result !== 'FAILED')

@@ -68,9 +68,10 @@ export function toolReason(complaint: string): string {
 function clientFile(node: MysqlNode): string {
   const place = node.socketFolder === undefined ? ['protocol=TCP', 'host=127.0.0.1', `port=${node.port}`] : [`socket=${join(node.socketFolder, 's')}`] // biome-ignore format: two ways
   const { user, password } = node.superuser
-  const lines = [`user=${quoted(user)}`, `password=${quoted(password)}`, ...place, 'default-character-set=utf8mb4']
-  // The dump and the backup know no more than these; the backup reads its own group only.
-  return `[client]\n${lines.join('\n')}\n[mariadb-backup]\n${lines.slice(0, -1).join('\n')}\n`
+  const lines = [`user=${quoted(user)}`, `password=${quoted(password)}`, ...place].join('\n')
+  const charset = 'default-character-set=utf8mb4'
+  // The backup reads its own group only; not every program knows the character set.
+  return `[client]\n${lines}\n[mariadb-backup]\n${lines}\n[mariadb-client]\n${charset}\n[mariadb-dump]\n${charset}\n`
 }
 
 function quoted(text: string): string {
