@@ -78,10 +78,8 @@ tasks:
 `,
   async run(task) {
     const { algorithm, encoding, expected, text, textEncoding } = task.input
-    const bytes =
-      text === undefined || textEncoding === 'utf-8'
-        ? await bytesOf(task, task.input)
-        : asked(text, textEncoding, 'text')
+    const given = await bytesOf(task, task.input)
+    const bytes = text === undefined ? given : asked(text, textEncoding, 'text')
     const digest = (await digestOf(task, bytes)).toString(encoding)
     const matches =
       expected === undefined ? null : await isSame(digest, encoding === 'hex' ? expected.toLowerCase() : expected)

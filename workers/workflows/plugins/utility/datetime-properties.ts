@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox'
 const units = ['millisecond', 'second', 'minute', 'hour', 'day', 'week', 'month', 'quarter', 'year'] as const
 
 const When = (description: string, example: unknown) =>
-  Type.Optional(Type.Union([Type.String(), Type.Number()], { description, examples: [example] }))
+  Type.Optional(Type.Union([Type.String({ maxLength: 200 }), Type.Number()], { description, examples: [example] }))
 
 export const DateTimeInput = Type.Object(
   {

@@ -64,7 +64,7 @@ const Input = Type.Object(
 
 type Input = Static<typeof Input>
 
-const maxDrawn = 10_000_000
+const maxDrawn = 1_000_000
 /** Without those that look like another: l, I, 1, O and 0. */
 const passwordClasses = ['abcdefghijkmnopqrstuvwxyz', 'ABCDEFGHJKLMNPQRSTUVWXYZ', '23456789', '!#%+-.:=?@_~']
 
@@ -104,7 +104,7 @@ tasks:
       return { value: values, values }
     }
     if (count * input.length > maxDrawn && ['bytes', 'string', 'password'].includes(kind)) {
-      throw new TaskFailure('refused', 'properties.count times properties.length is more than 10000000')
+      throw new TaskFailure('refused', 'properties.count times properties.length is more than 1000000')
     }
     const draw = drawerOf(input, source)
     const values = Array.from({ length: count }, draw)
@@ -178,8 +178,19 @@ function choicesOf(input: Input, source: RandomSource): () => unknown {
     throw new TaskFailure('refused', 'properties.weights are all zero, or too large')
   return () => {
     const drawn = source.fraction() * total
-    return items[ends.findIndex((end) => drawn < end)]
+    return items[firstAbove(ends, drawn)]
   }
+}
+
+/** Of numbers that never fall. */
+function firstAbove(ends: readonly number[], value: number): number {
+  let [low, high] = [0, ends.length - 1]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (ends[middle]! > value) high = middle
+    else low = middle + 1
+  }
+  return low
 }
 
 function stringOf(characters: readonly string[], length: number, source: RandomSource): string {
