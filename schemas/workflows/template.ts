@@ -1,4 +1,5 @@
-import { Drop, Liquid, type Template } from 'liquidjs'
+import { Context, Drop, Liquid, type Template, toPromise, Value } from 'liquidjs'
+import { LRUCache } from 'lru-cache'
 
 /** A template that cannot be read or rendered; the text says where and why, and holds no value. */
 export class TemplateMistake extends Error {
@@ -143,13 +144,28 @@ export function holds(rendered: unknown): boolean {
 async function renderText(text: string, scope: TemplateScope): Promise<unknown> {
   if (!text.includes('{{') && !text.includes('{%') && !text.includes('${')) return text
   try {
-    const source = withCredentials(text)
-    const whole = wholeOutput.exec(source)
-    if (whole !== null && !whole[1]!.includes('}}')) return (await liquid.evalValue(whole[1]!.trim(), scope)) ?? null
-    return await liquid.render(parse(text), scope)
+    const known = rendered.get(text) ?? compiled(text)
+    rendered.set(text, known)
+    if (known instanceof Value)
+      return (await toPromise(known.value(new Context(scope, liquid.options, {}, { liquid })))) ?? null
+    return await liquid.render(known, scope)
   } catch (error) {
     throw new TemplateMistake(reason(error), { cause: error })
   }
+}
+
+/** Templates that were rendered lately: a flow's are rendered for every execution. */
+const rendered = new LRUCache<string, Value | Template[]>({
+  maxSize: 4 * 1024 * 1024,
+  sizeCalculation: (_compiled, text) => text.length + 1,
+})
+
+/** One output and nothing else is a value of its own type. */
+function compiled(text: string): Value | Template[] {
+  const source = withCredentials(text)
+  const whole = wholeOutput.exec(source)
+  if (whole !== null && !whole[1]!.includes('}}')) return new Value(whole[1]!.trim(), liquid)
+  return parse(text)
 }
 
 function parse(text: string): Template[] {
