@@ -1,7 +1,8 @@
+import { createServer } from 'node:net'
 import { type Document, Long, ObjectId } from 'mongodb'
 import t from 'tap'
 import { type MongoWire, testMongoWire } from '../support/mongo-wire.ts'
-import { callPlugin, failure } from './call-plugin.ts'
+import { callPlugin, failure, openSockets } from './call-plugin.ts'
 
 // At the level of the protocol: Debian has no MongoDB.
 
@@ -211,9 +212,22 @@ t.test('a cancelled task ends its operation on the server and leaves no connecti
   while (server.open() > 0) await new Promise((resolve) => setTimeout(resolve, 5))
 })
 
+t.test('a server that does not even greet is a time-out, and cancelling leaves no connection', async (t) => {
+  const silent = createServer((socket) => socket.on('error', () => undefined).on('data', () => undefined))
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => silent.close())
+  const url = `mongodb://127.0.0.1:${(silent.address() as { port: number }).port}/shop`
+  const before = openSockets()
+  await t.rejects(call({ url, operation: 'find', timeoutMs: 50 }), failure('timeout'))
+  const controller = new AbortController()
+  silent.once('connection', () => controller.abort(new Error('cancelled')))
+  await t.rejects(call({ url, operation: 'find' }, { signal: controller.signal }), { message: 'cancelled' })
+  while (openSockets() > before) await new Promise((resolve) => setTimeout(resolve, 5))
+})
+
 t.test('a server that is silent is a time-out, one that is away can be tried again', async (t) => {
   answer = () => null
-  await t.rejects(call({ operation: 'find', timeoutMs: 1 }), failure('timeout'))
+  await t.rejects(call({ operation: 'find', timeoutMs: 100 }), failure('timeout'))
   await t.rejects(
     call({ url: 'mongodb://127.0.0.1:1/shop', operation: 'find' }),
     failure('unavailable', /ECONNREFUSED/),

@@ -125,8 +125,8 @@ async function clientOptions(
     retryWrites: query.retryWrites !== 'false',
     maxPoolSize: 1,
     serverMonitoringMode: 'poll',
-    connectTimeoutMS: connectMs,
-    serverSelectionTimeoutMS: connectMs,
+    connectTimeoutMS: Math.min(connectMs, input.timeoutMs),
+    serverSelectionTimeoutMS: Math.min(connectMs, input.timeoutMs),
   } as MongoClientOptions
 }
 

@@ -55,6 +55,8 @@ tasks:
   },
 })
 
+const connectMs = 10_000
+
 async function openSession(given: Given, signal = given.signal): Promise<Connection> {
   const { input, services, idempotencyKey } = given
   const { default: driver } = await import('mysql2')
@@ -69,6 +71,7 @@ async function openSession(given: Given, signal = given.signal): Promise<Connect
     password: place.password,
     database: place.path,
     ...(input.tls !== undefined && { ssl: { ...tls, verifyIdentity: input.tls.verify } as never }),
+    connectTimeout: Math.min(connectMs, input.timeoutMs),
     connectAttributes: { program_name: `busbar ${idempotencyKey}`.slice(0, 60) },
     // No file of this machine to anybody, and changed rows are rows that have changed.
     flags: ['-LOCAL_FILES', '-FOUND_ROWS'],

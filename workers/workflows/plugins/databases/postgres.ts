@@ -56,6 +56,8 @@ tasks:
 /** Types whose JavaScript value says the same: bool, int2, int4, float4, float8, json, jsonb, text and its arrays. */
 const plain = new Set([16, 21, 23, 700, 701, 114, 3802, 25, 1009, 1043, 1015])
 
+const connectMs = 10_000
+
 async function openClient(given: Given): Promise<Client> {
   const { input, services, signal, idempotencyKey } = given
   const { default: pg } = await import('pg')
@@ -76,7 +78,7 @@ async function openClient(given: Given): Promise<Client> {
     password: place.password,
     database: place.path === '' ? place.user : place.path,
     ...(settings !== null && { ssl: tlsOptions(settings, place.host) }),
-    connectionTimeoutMillis: 10_000,
+    connectionTimeoutMillis: Math.min(connectMs, input.timeoutMs),
     statement_timeout: input.timeoutMs,
     application_name: `busbar ${idempotencyKey}`.slice(0, 63),
     types: {

@@ -135,7 +135,7 @@ tasks:
     const commands = operation.commands(input)
     const client = await openClient(given)
     try {
-      const reply = await answer(client, commands, given)
+      const reply = await inTime(all(client, commands, input), given)
       const value = operation.value === undefined ? (reply ?? null) : operation.value(reply, input)
       if (Buffer.byteLength(JSON.stringify(value) ?? '') > input.maxBytes)
         throw new TaskFailure('refused', `The answer is larger than ${input.maxBytes} bytes`)
@@ -158,7 +158,7 @@ async function openClient({ input, signal, services }: Given): Promise<RedisClie
     // The address that was checked, so that it is the one connected to.
     host: first!.address,
     port: place.port,
-    connectTimeout: 10_000,
+    connectTimeout: connectMs,
     reconnectStrategy: false as const,
     ...(secure && { tls: true as const, ...tlsOptions(input.tls ?? {}, place.host) }),
   }
@@ -173,19 +173,22 @@ async function openClient({ input, signal, services }: Given): Promise<RedisClie
     maintNotifications: 'disabled',
   }) as unknown as RedisClientType
   client.on('error', () => undefined)
-  const stop = () => client.isOpen && client.destroy()
-  signal.addEventListener('abort', stop, { once: true })
   try {
-    await client.connect()
+    await inTime(client.connect(), { input, signal })
     return client
   } catch (error) {
-    if (client.isOpen) client.destroy()
+    // A connection that is about to be made is made all the same.
+    client.on('connect', () => client.destroy())
+    client.destroy()
     signal.throwIfAborted()
     throw redisFailure(error)
   }
 }
 
-async function answer(client: RedisClientType, commands: readonly (readonly string[])[], { input, signal }: Given) {
+const connectMs = 10_000
+
+/** Gives up on what the server does not answer, or the task no longer wants. */
+async function inTime<T>(work: Promise<T>, { input, signal }: Pick<Given, 'input' | 'signal'>): Promise<T> {
   const late = Promise.withResolvers<never>()
   const timer = setTimeout(
     () => late.reject(new TaskFailure('timeout', `No answer after ${input.timeoutMs} ms`)),
@@ -194,7 +197,7 @@ async function answer(client: RedisClientType, commands: readonly (readonly stri
   const stop = () => late.reject(signal.reason)
   signal.addEventListener('abort', stop, { once: true })
   try {
-    return await Promise.race([all(client, commands, input), late.promise])
+    return await Promise.race([work, late.promise])
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', stop)
