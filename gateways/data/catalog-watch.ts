@@ -5,10 +5,46 @@ import type { Catalog } from './catalog.ts'
 import { activity, fingerprint } from './postgres-fingerprint.ts'
 import { type CatalogClient, type ExposedSchemas, inCatalogSnapshot, readCatalog } from './postgres-introspect.ts'
 
-/** A connected client for the watch alone; a `pg` client is one. */
-export interface WatchClient extends CatalogClient {
+/** A connection of the watch's own. */
+interface WatchConnection {
   on(event: 'error', listener: (error: Error) => void): unknown
   end(): Promise<void>
+}
+
+/** A connected client for the watch alone; a `pg` client is one. */
+export interface WatchClient extends CatalogClient, WatchConnection {}
+
+/** What a catalog was built from. */
+interface Seen {
+  /** Another one whenever something may have changed. */
+  readonly activity: string
+  readonly fingerprint: string
+}
+
+interface Look extends Seen {
+  readonly catalog: Catalog | null
+  /** Of finding out whether it is another one. */
+  readonly costMs: number
+}
+
+/** How the catalog of a kind of database is looked at. */
+export interface CatalogReader<Client> {
+  /** Cheap; empty where a database tells nothing of the kind. */
+  activity(client: Client): Promise<string>
+  /** The catalog, if it is another one than `before`. */
+  read(client: Client, schemas: ExposedSchemas, before: string): Promise<Look>
+}
+
+const postgresReader: CatalogReader<WatchClient> = {
+  activity,
+  read: (client, schemas, before) =>
+    inCatalogSnapshot(client, async () => {
+      const startedAt = performance.now()
+      const seen = { activity: await activity(client), fingerprint: await fingerprint(client, schemas) }
+      const costMs = performance.now() - startedAt
+      const catalog = seen.fingerprint === before ? null : await readCatalog(client, schemas)
+      return { ...seen, costMs, catalog }
+    }),
 }
 
 export type CatalogObservation =
@@ -22,9 +58,10 @@ export type CatalogObservation =
   /** The catalog as it was goes on being served. */
   | { readonly type: 'catalog-unreadable'; readonly error: unknown; readonly retryInMs: number }
 
-export interface CatalogWatchOptions {
+export interface CatalogWatchOptions<Client extends WatchConnection = WatchClient> {
   /** Opens a connection; called again whenever the last one is gone. */
-  readonly connect: () => Promise<WatchClient>
+  readonly connect: () => Promise<Client>
+  readonly reader: CatalogReader<Client>
   readonly schemas: ExposedSchemas
   /** Pause between two looks at the database. Default 400. Longer while a look takes long: no more than a tenth of the time is spent looking. */
   readonly pollMs?: number
@@ -43,7 +80,14 @@ const patienceMs = 90_000
  * installed in the database. A new catalog is built beside the old one and takes its place at once.
  * @throws what connecting or the first reading throws; later failures are retried and observed.
  */
-export async function watchCatalog(options: CatalogWatchOptions): Promise<CatalogWatch> {
+export async function watchCatalog(options: Omit<CatalogWatchOptions<WatchClient>, 'reader'>): Promise<CatalogWatch> {
+  return await watchCatalogWith({ ...options, reader: postgresReader })
+}
+
+/** As `watchCatalog`, of any kind of database. */
+export async function watchCatalogWith<Client extends WatchConnection>(
+  options: CatalogWatchOptions<Client>,
+): Promise<CatalogWatch<Client>> {
   const watch = new CatalogWatch(options)
   try {
     await watch.look()
@@ -55,21 +99,21 @@ export async function watchCatalog(options: CatalogWatchOptions): Promise<Catalo
   return watch
 }
 
-export class CatalogWatch implements AsyncDisposable {
-  readonly #options: CatalogWatchOptions
+export class CatalogWatch<Client extends WatchConnection = WatchClient> implements AsyncDisposable {
+  readonly #options: CatalogWatchOptions<Client>
   readonly #pollMs: number
   readonly #stopping = new AbortController()
   #catalog: Catalog | null = null
-  #client: WatchClient | null = null
+  #client: Client | null = null
   /** What the current catalog was built from. */
-  #seen = { activity: '', fingerprint: '' }
+  #seen: Seen = { activity: '', fingerprint: '' }
   #costMs = 0
   #running: Promise<void> | null = null
   #next: Promise<void> | null = null
   #loop: Promise<void> = Promise.resolve()
 
   /** Use `watchCatalog`. */
-  constructor(options: CatalogWatchOptions) {
+  constructor(options: CatalogWatchOptions<Client>) {
     this.#options = options
     this.#pollMs = options.pollMs ?? 400
   }
@@ -152,21 +196,20 @@ export class CatalogWatch implements AsyncDisposable {
   /** Looks whether anything has changed, the cheap way first. */
   async #compare(): Promise<void> {
     const client = await this.#connected()
-    if (this.#catalog && (await activity(client)) === this.#seen.activity) {
+    const { reader, schemas } = this.#options
+    const now = this.#catalog === null ? '' : await reader.activity(client)
+    if (now !== '' && now === this.#seen.activity) {
       this.#costMs = 0
       return
     }
     const startedAt = performance.now()
-    const found = await inCatalogSnapshot(client, async () => {
-      const seen = { activity: await activity(client), fingerprint: await fingerprint(client, this.#options.schemas) }
-      this.#costMs = performance.now() - startedAt
-      const same = this.#catalog !== null && seen.fingerprint === this.#seen.fingerprint
-      return { seen, catalog: same ? null : await readCatalog(client, this.#options.schemas) }
-    })
+    const before = this.#catalog === null ? '' : this.#seen.fingerprint
+    const { catalog, costMs, ...seen } = await reader.read(client, schemas, before)
+    this.#costMs = costMs
     // A look that was given up on must not put an old catalog over a newer one.
     if (client !== this.#client) return
-    this.#seen = found.seen
-    if (found.catalog) this.#swap(found.catalog, performance.now() - startedAt)
+    this.#seen = seen
+    if (catalog !== null) this.#swap(catalog, performance.now() - startedAt)
   }
 
   #swap(catalog: Catalog, durationMs: number): void {
@@ -184,7 +227,7 @@ export class CatalogWatch implements AsyncDisposable {
     if (before) this.#options.onChange?.(catalog)
   }
 
-  async #connected(): Promise<WatchClient> {
+  async #connected(): Promise<Client> {
     if (this.#client) return this.#client
     const client = await this.#options.connect()
     client.on('error', () => {

@@ -67,6 +67,8 @@ export interface DatabaseType {
   /** Of an array (or of a domain over one). */
   readonly element: DatabaseType | null
   readonly enumValues: readonly string[]
+  /** Of MySQL's largest whole numbers: from 0 to twice as much. Default false. */
+  readonly unsigned?: boolean
   readonly attributes: readonly { readonly name: string; readonly type: DatabaseType }[]
   readonly comment: string | null
 }

@@ -10,6 +10,7 @@ const integerRanges: Readonly<Record<string, readonly [bigint, bigint]>> = {
   int2: [-32_768n, 32_767n],
   int4: [-2_147_483_648n, 2_147_483_647n],
   int8: [-9_223_372_036_854_775_808n, 9_223_372_036_854_775_807n],
+  uint8: [0n, 18_446_744_073_709_551_615n],
 }
 
 const integerPattern = /^[+-]?\d+$/
@@ -32,7 +33,7 @@ export function valueFault(type: DatabaseType, text: string): ValueFault | null 
     case 'range':
       return /^\s*(?:[[(]|empty\s*$)/i.test(text) ? null : { reason: 'is not a range; write it as in [1,10)' }
     case 'base':
-      return baseFault(base.name, text.trim())
+      return baseFault(base.unsigned === true ? 'uint8' : base.name, text.trim())
     default:
       return null
   }
@@ -43,6 +44,7 @@ function baseFault(name: string, text: string): ValueFault | null {
     case 'int2':
     case 'int4':
     case 'int8':
+    case 'uint8':
       return integerFault(name, text)
     case 'numeric':
     case 'float4':
@@ -65,7 +67,7 @@ function integerFault(name: string, text: string): ValueFault | null {
   if (text.length < 5) return null
   const [least, most] = integerRanges[name]!
   // Longer texts are out of every range, and a BigInt of thousands of digits is not for free.
-  if (text.replace(/^[+-]?0*/, '').length > 19) return { reason: `is out of range (${least} to ${most})` }
+  if (text.replace(/^[+-]?0*/, '').length > 20) return { reason: `is out of range (${least} to ${most})` }
   const value = BigInt(text.replace(/^\+/, ''))
   return value >= least && value <= most ? null : { reason: `is out of range (${least} to ${most})` }
 }

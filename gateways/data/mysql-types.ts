@@ -39,6 +39,7 @@ export function mysqlType({ columnType, isJson, ...place }: ColumnTypeRow): Mysq
     enumValues,
     attributes: [],
     comment: null,
+    unsigned: base === 'bigint' && /\bunsigned\b/i.test(columnType),
     mysql: { kind, base, unsigned: /\bunsigned\b/i.test(columnType) },
   }
   type.base = type as MysqlType
@@ -68,9 +69,9 @@ function named(kind: MysqlKind, base: string, columnType: string): { readonly na
       return { name: 'bool', sqlName: 'signed' }
     case 'number': {
       const integer = integers[base]
-      if (integer !== undefined) return { name: wide(integer, columnType), sqlName: 'decimal(20)' }
+      if (integer !== undefined) return { name: wide(base, integer, columnType), sqlName: 'decimal(20)' }
       if (base === 'float' || base === 'double' || base === 'real') return { name: 'float8', sqlName: 'double' }
-      return { name: 'numeric', sqlName: 'decimal(65,30)' }
+      return { name: 'numeric', sqlName: `decimal(65,${fractionDigits(columnType)})` }
     }
     case 'json':
       return { name: 'jsonb', sqlName: 'json' }
@@ -90,10 +91,16 @@ function named(kind: MysqlKind, base: string, columnType: string): { readonly na
   }
 }
 
+/** As many as leave room for the digits in front of the point. */
+function fractionDigits(columnType: string): number {
+  const [, digits = '10', fraction = '0'] = /\((\d+)(?:,(\d+))?\)/.exec(columnType) ?? []
+  return Math.min(30, 65 - (Number(digits) - Number(fraction)))
+}
+
 /** A number without a sign can be twice as large. */
-function wide(integer: string, columnType: string): string {
+function wide(base: string, integer: string, columnType: string): string {
   if (!/\bunsigned\b/i.test(columnType)) return integer
-  return integer === 'int4' ? 'int8' : integer === 'int2' ? 'int4' : integer
+  return base === 'int' || base === 'integer' ? 'int8' : base === 'smallint' ? 'int4' : integer
 }
 
 function labelsOf(columnType: string): string[] {

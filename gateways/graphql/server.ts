@@ -1,10 +1,15 @@
 import pg from 'pg'
 import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../data/catalog-watch.ts'
 import { type ChangeHubObservation, type ChangeHubOptions, createChangeHub } from '../data/changes-hub.ts'
+import type { Dialect } from '../data/dialect.ts'
+import { mysqlDialect } from '../data/mysql-dialect.ts'
+import { type MysqlConnection, openMysql } from '../data/mysql-run.ts'
+import { watchMysqlCatalog } from '../data/mysql-watch.ts'
 import { postgresDialect } from '../data/postgres-dialect.ts'
 import type { ExposedSchemas } from '../data/postgres-introspect.ts'
-import { type DatabaseObservation, openDatabase, type PostgresDatabase } from '../data/postgres-run.ts'
+import { type DatabaseObservation, openDatabase } from '../data/postgres-run.ts'
 import { defaultReadLimits } from '../data/read-limits.ts'
+import type { TransactionalDatabase } from '../data/statement.ts'
 import { type AuthenticatorOptions, createAuthenticator } from '../http/auth.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
@@ -26,7 +31,10 @@ export interface GraphqlGatewayOptions {
   readonly host: string
   /** 0 takes a free one. */
   readonly port: number
-  readonly connection: pg.ClientConfig
+  /** A PostgreSQL. */
+  readonly connection?: pg.ClientConfig
+  /** Instead of a PostgreSQL. */
+  readonly mysql?: MysqlConnection
   /** Default 10. */
   readonly poolSize?: number
   readonly statementTimeoutMs?: number
@@ -59,38 +67,62 @@ export interface GraphqlGateway {
   stop(): Promise<void>
 }
 
+/** What the gateway needs of a database, of whatever kind. */
+interface Served {
+  readonly dialect: Dialect
+  readonly catalog: Pick<CatalogWatch, 'current' | 'reload' | 'stop'>
+  readonly database: TransactionalDatabase & { ping(): Promise<void>; close(): Promise<void> }
+}
+
 /**
- * The GraphQL data API on one PostgreSQL: connects, reads the catalog, listens.
+ * The GraphQL data API on one database: connects, reads the catalog, listens.
  * @throws what connecting or listening throws, untranslated, so that the operator can be told in one line.
  */
 export async function startGraphqlGateway(options: GraphqlGatewayOptions): Promise<GraphqlGateway> {
+  const { connection, mysql } = options
+  if (mysql !== undefined) return await listen(options, await serveMysql(options, mysql))
+  if (connection === undefined) throw new Error('There is no database to serve')
+  return await listen(options, await servePostgres(options, connection))
+}
+
+async function servePostgres(options: GraphqlGatewayOptions, connection: pg.ClientConfig): Promise<Served> {
   const { onObservation } = options
   const connect = async () => {
-    const client = new pg.Client({ ...options.connection, application_name: 'busbar catalog' })
+    const client = new pg.Client({ ...connection, application_name: 'busbar catalog' })
     await client.connect()
     return client
   }
   const catalog = await watchCatalog({ connect, schemas: options.schemas, onObservation })
   try {
-    const database = await openDatabase({
-      connection: options.connection,
-      ...(options.poolSize === undefined ? {} : { poolSize: options.poolSize }),
-      ...(options.statementTimeoutMs === undefined ? {} : { statementTimeoutMs: options.statementTimeoutMs }),
-      applicationName: 'busbar graphql',
-      onObservation,
-    })
-    return await listen(options, catalog, database)
+    const applicationName = 'busbar graphql'
+    const database = await openDatabase({ ...poolOptions(options), connection, applicationName, onObservation })
+    return { dialect: postgresDialect, catalog, database }
   } catch (error) {
     await catalog.stop()
     throw error
   }
 }
 
-async function listen(
-  options: GraphqlGatewayOptions,
-  catalog: CatalogWatch,
-  database: PostgresDatabase,
-): Promise<GraphqlGateway> {
+async function serveMysql(options: GraphqlGatewayOptions, connection: MysqlConnection): Promise<Served> {
+  const { schemas, onObservation } = options
+  const database = await openMysql({ ...poolOptions(options), connection, onObservation })
+  try {
+    const catalog = await watchMysqlCatalog({ connection, schemas, onObservation })
+    return { dialect: mysqlDialect(database.flavour), catalog, database }
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+function poolOptions({ poolSize, statementTimeoutMs }: GraphqlGatewayOptions) {
+  return {
+    ...(poolSize === undefined ? {} : { poolSize }),
+    ...(statementTimeoutMs === undefined ? {} : { statementTimeoutMs }),
+  }
+}
+
+async function listen(options: GraphqlGatewayOptions, { dialect, catalog, database }: Served): Promise<GraphqlGateway> {
   const onFault: GraphqlService['onFault'] = (fault) => options.onObservation({ type: 'request-fault', ...fault })
   const { maxBodyBytes, corsOrigins, defaultPageSize, maxPageSize } = options
   const app = await createHttpServer({ maxBodyBytes, corsOrigins, onFault })
@@ -99,7 +131,7 @@ async function listen(
     persisted: new PersistedQueries({ ...defaultPersisted, ...options.persisted }),
     watch: new SchemaWatch({
       catalog,
-      dialect: postgresDialect,
+      dialect,
       naming: options.naming,
       // Also with the bus off: a client is told then what mends it.
       changes: true,
