@@ -15,7 +15,8 @@ import { LogBook } from './log-book.ts'
 import type { Forwarded, ForwardedOperation } from './operations-host.ts'
 import { plainHeaders, readReply } from './operations-reply.ts'
 import type { RunningSlots } from './running-slots.ts'
-import { Tenant, type TenantCall, type TenantHost } from './tenant.ts'
+import { Tenant } from './tenant.ts'
+import type { TenantCall, TenantHost } from './tenant-call.ts'
 import { Trust } from './trust.ts'
 
 /** The isolates of one host process, and the calls in them. */
@@ -23,7 +24,7 @@ export class Tenants {
   readonly #setup: Setup
   readonly #writer: FrameWriter
   readonly #logs: LogBook
-  readonly #hosting: TenantHost
+  readonly #hosting: TenantHost<Tenant>
   /** In the order of their last use. */
   readonly #byKey = new Map<string, Tenant>()
   /** Those that take no more calls, too. */
@@ -137,7 +138,7 @@ export class Tenants {
     return this.#lastRequest
   }
 
-  #makeHosting(sandbox: string, slots: RunningSlots): TenantHost {
+  #makeHosting(sandbox: string, slots: RunningSlots): TenantHost<Tenant> {
     const { heapMb, cpuLimitMs, maxOutputBytes } = this.#setup
     const limits = JSON.stringify({ maxOutputBytes })
     return {
