@@ -1,4 +1,4 @@
-import { DatabaseSync } from 'node:sqlite'
+import { constants, DatabaseSync } from 'node:sqlite'
 import { RowBudget } from './row-budget.ts'
 
 // A process of its own, because nothing else ends a statement that runs too long.
@@ -22,6 +22,7 @@ function run({ path, statements, ...limits }: SqliteJob): SqliteAnswer {
   const database = new DatabaseSync(path, { allowExtension: false, enableForeignKeyConstraints: true })
   try {
     database.exec('pragma journal_mode = memory; pragma trusted_schema = off; begin')
+    database.setAuthorizer(authorize)
     const budget = new RowBudget(limits)
     const results = statements.map((each) => runOne(database, each, budget))
     database.exec('commit')
@@ -33,8 +34,14 @@ function run({ path, statements, ...limits }: SqliteJob): SqliteAnswer {
   }
 }
 
+/** However it is written: `vacuum main into` attaches a file too. Source: https://www.sqlite.org/c3ref/set_authorizer.html */
+function authorize(action: number, name: string | null): number {
+  const { SQLITE_ATTACH, SQLITE_DENY, SQLITE_DETACH, SQLITE_OK, SQLITE_PRAGMA } = constants
+  const leadsOut = action === SQLITE_PRAGMA && name?.toLowerCase() === 'temp_store_directory'
+  return action === SQLITE_ATTACH || action === SQLITE_DETACH || leadsOut ? SQLITE_DENY : SQLITE_OK
+}
+
 function runOne(database: DatabaseSync, { sql, parameters = [] }: SqliteJob['statements'][number], budget: RowBudget) {
-  if (/\b(attach|detach|vacuum\s+into)\b/i.test(sql)) throw new Error('other databases cannot be attached')
   const statement = database.prepare(sql)
   statement.setReadBigInts(true)
   const rows: unknown[] = []
