@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import cors, { type FastifyCorsOptions } from '@fastify/cors'
 import fastify, { type FastifyInstance, type FastifyReply } from 'fastify'
 import { errorBody, failureOf } from './failure-reply.ts'
-import { corsOrigin } from './origins.ts'
+import { corsOrigin, refuseForeignPages } from './origins.ts'
 
 export interface HttpServerOptions {
   /** Largest request body, bytes. */
@@ -66,6 +66,7 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
   else await app.register(cors, corsOptions(options.corsOrigins))
   app.addHook('onRequest', async (request, reply) => {
     reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff')
+    refuseForeignPages(request.raw, options.corsOrigins)
   })
   app.setErrorHandler((error, request, reply) => {
     const failure = failureOf(error)

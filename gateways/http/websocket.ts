@@ -2,7 +2,7 @@ import websocket from '@fastify/websocket'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { Rejected } from '../../schemas/failure.ts'
-import { isAllowedOrigin } from './origins.ts'
+import { isOwnOrAllowed } from './origins.ts'
 
 /** Close codes. Source: RFC 6455 7.4.1; from 4000 on they are ours, the last digits those of HTTP. */
 export const closeCode = {
@@ -100,8 +100,7 @@ export function openSocketStream(socket: WebSocket): SocketStream {
  * @throws {Rejected} `http/forbidden` for a page of an origin that may not call.
  */
 export function requireOrigin({ headers }: FastifyRequest, allowed: readonly string[]): void {
-  const { origin, host } = headers
-  if (origin === undefined || isAllowedOrigin(origin, allowed)) return
-  if (URL.canParse(origin) && new URL(origin).host === host) return
+  const { origin } = headers
+  if (isOwnOrAllowed(headers, allowed)) return
   throw new Rejected('http/forbidden', 'Pages of this origin may not open change streams', { details: { origin } })
 }

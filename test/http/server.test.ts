@@ -1,3 +1,4 @@
+import { request } from 'node:http'
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { isAllowedOrigin } from '../../gateways/http/origins.ts'
@@ -136,5 +137,41 @@ t.test('origins: any, those named, or pages of this machine, for requests as for
     const told = headers['access-control-allow-origin']
     t.equal(told === '*' || told === origin, answer, `${origin} of ${allowed} in headers`)
     await app.close()
+  }
+})
+
+t.test('what pages of other origins would change, and names that only lead here, are refused', async (t) => {
+  const app = await createHttpServer({
+    maxBodyBytes: 100,
+    corsOrigins: ['loopback', 'https://shop.example'],
+    onFault: () => undefined,
+  })
+  app.get('/', async () => ({}))
+  app.post('/', async () => ({}))
+  const { port } = new URL(await app.listen({ port: 0, host: '127.0.0.1' }))
+  t.teardown(() => app.close())
+  const status = async (method: string, headers: Readonly<Record<string, string>>) => {
+    const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
+    request({ port, method, headers, host: '127.0.0.1' }, (answer) => resolve(answer.resume().statusCode))
+      .on('error', reject)
+      .end()
+    return await promise
+  }
+  const requests: readonly [string, Readonly<Record<string, string>>, number][] = [
+    ['POST', {}, 200],
+    ['POST', { origin: 'https://shop.example' }, 200],
+    ['POST', { origin: 'http://localhost:5173' }, 200],
+    ['POST', { origin: 'https://elsewhere.example' }, 403],
+    ['POST', { origin: 'null' }, 403],
+    ['GET', { origin: 'https://elsewhere.example' }, 200],
+    ['POST', { origin: `http://rebound.example:${port}`, host: `rebound.example:${port}` }, 403],
+    ['GET', { host: 'rebound.example' }, 403],
+    ['GET', { host: 'localhost.rebound.example' }, 403],
+    ['GET', { host: `LOCALHOST:${port}` }, 200],
+    ['GET', { host: '[::1]:80' }, 200],
+    ['POST', { host: 'shop.example', origin: 'https://shop.example' }, 200],
+  ]
+  for (const [method, headers, wanted] of requests) {
+    t.equal(await status(method, headers), wanted, `${method} ${JSON.stringify(headers)}`)
   }
 })
