@@ -7,8 +7,9 @@ import { CareFailure, refuse } from '../care-failure.ts'
 import { requireRoom, syncFolder, writeDurably } from '../durable-files.ts'
 import type { PostgresNode } from '../postgres-node.ts'
 import { withSession } from '../postgres-session.ts'
-import { requireTool, runTool } from '../postgres-tools.ts'
+import { findTool, requireTool, runTool } from '../postgres-tools.ts'
 import { packFolder, unpackFolder } from './pack-folder.ts'
+import { dumpPlain } from './plain-dump.ts'
 import {
   newSnapshotId,
   readSnapshot,
@@ -24,7 +25,7 @@ export interface SnapshotRequest {
   readonly projectId: string
   /** Folder of this instance's snapshots, 0700; made when missing. */
   readonly snapshotsFolder: string
-  /** Default `custom`. */
+  /** Default `custom`, and `plain` where the machine has no pg_dump for the server's version. */
   readonly format?: string
   readonly schemaOnly?: boolean
   /** Only these tables and views: `name`, `schema.name`, at most 100. */
@@ -50,7 +51,7 @@ const maxTables = 100
  */
 export async function exportSnapshot(node: PostgresNode, request: SnapshotRequest): Promise<SnapshotRecord> {
   const { snapshotsFolder: folder, projectId, schemaOnly = false, tables = [], excludeTables = [] } = request
-  const format = readFormat(request.format)
+  const format = readFormat(request.format ?? (findTool(node, 'pg_dump', 'atLeast') === undefined ? 'plain' : 'custom'))
   const filter = { tables: readTables(tables, 'tables'), excludeTables: readTables(excludeTables, 'excludeTables') }
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const createdAt = new Date()
@@ -89,7 +90,7 @@ export async function exportSnapshot(node: PostgresNode, request: SnapshotReques
   }
 }
 
-function readFormat(format: string = 'custom'): SnapshotFormat {
+function readFormat(format: string): SnapshotFormat {
   const known = snapshotFormats.find((name) => name === format)
   return known ?? refuse(`format must be one of ${snapshotFormats.join(', ')}.`, { field: 'format' })
 }
@@ -118,6 +119,7 @@ interface DumpPlan {
 }
 
 async function dump(node: PostgresNode, plan: DumpPlan, file: string): Promise<void> {
+  if (plan.format === 'plain' && findTool(node, 'pg_dump', 'atLeast') === undefined) return dumpPlain(node, plan, file)
   const tool = requireTool(node, 'pg_dump', 'atLeast')
   const directory = plan.format === 'directory' ? `${file}.d` : undefined
   const output = await open(file, 'wx', 0o600)
