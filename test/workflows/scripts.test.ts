@@ -192,6 +192,8 @@ t.test('wrong properties are refused, and scripts where they are not allowed', a
     [{ files: { '/etc/x': 'a' } }, /no name of a file/],
     [{ files: { 'main.sh': 'a' } }, /main.sh is there already/],
     [{ outputFiles: ['../*'] }, /no name of a file/],
+    [{ outputFiles: ['{a,..}/*'] }, /no name of a file/],
+    [{ outputFiles: ['{a,.}./{a,..}/*'] }, /no name of a file/],
     [{ outputFiles: ['missing'] }, /left no file missing/],
     [{ env: { 'A B': 'x' } }, /properties/],
     [{ cpuSeconds: 0 }, /properties.cpuSeconds/],

@@ -43,6 +43,8 @@ export async function takeFiles(
   for (const pattern of patterns) {
     let found = 0
     for await (const name of glob(checkedName(pattern), { cwd: folder })) {
+      // Braces can hold what leads out of the folder.
+      checkedName(name)
       if (!(await isOwnFile(folder, name, account))) continue
       found++
       if (Object.keys(taken).length >= maxFiles) {
