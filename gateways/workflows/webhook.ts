@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
 import { Rejected } from '../../schemas/failure.ts'
@@ -91,8 +92,14 @@ async function checkSignature(
   const text = Array.isArray(given) ? given.join(',') : given
   const delivery = { given: text, body: rawOf(request), key: idempotencyKey(request), now: service.now() }
   const mistake = secret === null ? 'cannot be checked' : signatureMistake({ tolerance }, { ...delivery, secret })
-  if (mistake === null) return text!.includes('t=') ? text! : null
+  if (mistake === null) return deliveryOf(text!, delivery.body)
   throw new Rejected('workflows/signature-refused', `${signatureHeader} ${mistake}`)
+}
+
+/** Not the header, of which others can be made that fit as well: what was signed, which has a time. */
+function deliveryOf(header: string, body: Buffer): string | null {
+  const [, time] = /(?:^|,)\s*t=(\d{1,12})\s*(?:,|$)/.exec(header) ?? []
+  return time === undefined ? null : `${time}/${createHash('sha256').update(body).digest('hex')}`
 }
 
 async function secretOf({ keys, bus, credentialOf }: WorkflowService, saved: SavedTrigger['saved']) {

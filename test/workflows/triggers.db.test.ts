@@ -219,6 +219,8 @@ t.test('triggers', async (t) => {
     const [first, replayed] = [await send(good), await send(good)]
     t.equal(first.status, 200)
     t.equal(replayed.json.executionId, first.json.executionId)
+    const again = await send(`${good.replace(/(?<=v1=).*/, (hex) => hex.toUpperCase())}, v1=of-another`)
+    t.equal(again.json.executionId, first.json.executionId, 'however the header is written')
     t.equal((await executionsOf(flowId)).length, 1)
   })
 
