@@ -1,8 +1,10 @@
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmodSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
+import { bringMariadb, lookForMariadb, type MariadbBinaries } from './local/mariadb-binaries.ts'
 import { OperatorError } from './local/operator-error.ts'
 import { sharedRoot } from './local/postgres-binaries.ts'
 import { findAllPostgres } from './local/postgres-versions.ts'
@@ -59,12 +61,17 @@ export async function startProvisioningWorker({ config, log }: RoleContext): Pro
   const home = provisioningHome(dataFolder(config))
   const account = unprivilegedAccount(join(home, 'instances'))
   const [from, to] = config['app.provisioning.ports'].split('-').map(Number) as [number, number]
+  const mariadbPlace = { searchPath: searchPath(), folder: dataFolder(config) }
   const options = {
     home,
     account,
     secretKeys: secretKeysOf(config),
     ports: { from, to },
     postgres: async () => findAllPostgres(searchPath(), account),
+    mysql: async () => mariadbOf(lookForMariadb(mariadbPlace)),
+    installMysql: async () => {
+      await bringMariadb(mariadbPlace, (line) => log.info({ line }, 'mariadb-fetched'))
+    },
   }
   const running = await worker.startProvisioningWorker({
     bus,
@@ -77,6 +84,12 @@ export async function startProvisioningWorker({ config, log }: RoleContext): Pro
       await bus.close()
     },
   }
+}
+
+function mariadbOf(binaries: MariadbBinaries | undefined) {
+  if (binaries === undefined) return null
+  const told = execFileSync(binaries.server, ['--version'], { encoding: 'utf8', env: { ...binaries.environment } })
+  return { version: /\d+\.\d+\.\d+/.exec(told)?.[0] ?? '0', binaries }
 }
 
 /** Ends the servers of this machine's instances and what looks after them; the next start brings them back. */

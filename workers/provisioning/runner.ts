@@ -129,6 +129,8 @@ async function runStep(options: RunnerOptions, found: Instance, turn: Turn, sign
       signal.throwIfAborted()
       if (isPassing(error, undoing) && attempt < (undoing ? maxUndoTries : maxTries)) {
         options.onObservation({ type: 'operation-retried', ...tell, step: step.name, error })
+        // Servers that have gone with their supervisor come back.
+        await options.driver.bringUp(found, signal).catch(() => signal.throwIfAborted())
         await sleep(Math.min(longestPauseMs, 250 * 2 ** (attempt - 1)), undefined, { signal })
         continue
       }
@@ -152,7 +154,14 @@ function failureOf({ explain }: RunnerOptions, error: unknown) {
 /** By name, as everywhere. */
 function isPassing(error: unknown, undoing: boolean): boolean {
   const { name, kind } = error as { name?: unknown; kind?: unknown }
-  return undoing || name === 'Unavailable' || name === 'BusUnavailable' || kind === 'unavailable'
+  return undoing || isBroken(error) || name === 'Unavailable' || name === 'BusUnavailable' || kind === 'unavailable'
+}
+
+/** A connection to a server that ended, or is about to. Source: PostgreSQL, appendix A, classes 08 and 57. */
+function isBroken(error: unknown): boolean {
+  const { code, message } = error as { code?: unknown; message?: unknown }
+  if (typeof code === 'string' && /^(08...|57P0[1-3]|ECONNREFUSED|ECONNRESET|EPIPE)$/.test(code)) return true
+  return typeof message === 'string' && /^Connection terminated/.test(message)
 }
 
 function succeeded({ operation }: Instance, data: Readonly<Record<string, unknown>>, at: number): InstanceFact {

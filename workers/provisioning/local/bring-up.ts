@@ -12,9 +12,19 @@ export async function bringUp(place: LocalPlace, instance: Instance, signal: Abo
   const opened = await openPostgres(place, instance)
   const primary = opened.primary()
   if (!hasData(primary) || isStandby(primary)) return
-  await startPrimary(opened, primary, opened.standbys.length, signal)
+  let failure: unknown = null
+  await startPrimary(opened, primary, opened.standbys.length, signal).catch((error: unknown) => {
+    failure = error
+  })
+  // Without the primary, too: one of them may have to take its place.
+  let standing = 0
   for (const member of opened.standbys) {
     const node = opened.nodeOf(member)
-    if (hasData(node) && isStandby(node)) await startStandby(opened, primary.port, node, signal)
+    if (!hasData(node) || !isStandby(node)) continue
+    await startStandby(opened, primary.port, node, signal).then(
+      () => standing++,
+      () => signal.throwIfAborted(),
+    )
   }
+  if (failure !== null && standing === 0) throw failure
 }

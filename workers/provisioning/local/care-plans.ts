@@ -10,13 +10,13 @@ import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance, passwordContext } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
 import { withSession } from './postgres-session.ts'
-import { shownSnapshot } from './questions.ts'
+import { shownSnapshot } from './shown-snapshot.ts'
 import { exportSnapshot } from './snapshots/postgres-snapshot.ts'
 import { listSnapshots } from './snapshots/snapshot-record.ts'
 
-/** A new password: sealed and recorded before the server has it, in force once it has opened the door. */
-export function rotatePlan(place: LocalPlace): Plan {
-  const prepare: Step = {
+/** The new password, sealed and recorded before anybody is told of it. */
+export function prepareRotation(place: LocalPlace): Step {
+  return {
     name: 'PREPARE',
     async run({ instance }) {
       const { superuser, master, version } = instance.credentials!
@@ -24,6 +24,10 @@ export function rotatePlan(place: LocalPlace): Plan {
       return { facts: [facts.credentials.of({ superuser, master, pending, version, at: instance.credentials!.at })] }
     },
   }
+}
+
+/** A new password: sealed and recorded before the server has it, in force once it has opened the door. */
+export function rotatePlan(place: LocalPlace): Plan {
   const set: Step = {
     name: 'SET',
     async run({ instance }) {
@@ -45,7 +49,7 @@ export function rotatePlan(place: LocalPlace): Plan {
       return { facts: [facts.credentials.of({ superuser, master, pending: null, version, at })] }
     },
   }
-  return { steps: [prepare, set], undo: [back] }
+  return { steps: [prepareRotation(place), set], undo: [back] }
 }
 
 /** Parameters on every server, with a rolling restart where one is needed; all of them, or none. */

@@ -10,6 +10,8 @@ import { createSteps, removeAll } from './create.ts'
 import { failoverPlan, repairPlan } from './failover.ts'
 import { auditPlan, queryStatsPlan } from './insight.ts'
 import { type Measured, measure } from './measure.ts'
+import { mysqlPlans } from './mysql-plans.ts'
+import { askMysql, bringUpMysql, observeMysql } from './mysql-questions.ts'
 import { observe, type Watched } from './observe.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
 import { askPostgres } from './questions.ts'
@@ -42,6 +44,7 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
     FAILOVER: failoverPlan(place),
     REPAIR: repairPlan(place),
   }
+  const mysql = mysqlPlans(place)
   const watched = new Map<string, Watched & Measured>()
   const rememberedOf = ({ uid }: Instance) => {
     const known = watched.get(uid) ?? { missingSince: new Map(), silent: 0, before: undefined, diskBytes: null }
@@ -52,34 +55,51 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
     name: 'local',
     place: place.name,
     async engines() {
-      const postgres = await place.postgres()
+      const [postgres, mysql] = await Promise.all([place.postgres(), place.mysql()])
       const none = { installed: false, versions: [] }
       return [
         {
           databaseType: 'POSTGRESQL',
           installed: postgres.length > 0,
           versions: postgres.map(({ version }) => version),
-          advice: postgres.length > 0 ? null : 'Install PostgreSQL 15 or newer (Debian: apt-get install postgresql).',
+          advice: postgres.length > 0 ? null : advice.POSTGRESQL,
         },
-        { databaseType: 'MYSQL', ...none, advice: 'Not installed.' },
-        { databaseType: 'MONGODB', ...none, advice: 'Install mongod and put it on PATH.' },
+        {
+          databaseType: 'MYSQL',
+          installed: mysql !== null,
+          versions: mysql === null ? [] : [mysql.version],
+          advice:
+            mysql === null
+              ? 'POST /api/setup/install/MYSQL, or install MariaDB (Debian: apt-get install mariadb-server).'
+              : null,
+        },
+        { databaseType: 'MONGODB', ...none, advice: advice.MONGODB },
       ]
     },
     async install(databaseType) {
       if (databaseType === 'POSTGRESQL' && (await place.postgres()).length > 0) return
-      throw missingEngine(databaseType, 'Install a server of this kind on the machine.')
+      if (databaseType !== 'MYSQL') throw missingEngine(databaseType, advice[databaseType])
+      if ((await place.mysql()) !== null) return
+      await place.installMysql().catch((error: Error) => {
+        throw missingEngine(databaseType, error.message)
+      })
     },
     plan(type, { databaseType }) {
-      const plan = databaseType === 'POSTGRESQL' ? plans[type] : undefined
+      const plan = { POSTGRESQL: plans, MYSQL: mysql, MONGODB: {} as typeof plans }[databaseType][type]
       if (plan !== undefined) return plan
       throw new Rejected('provisioning/unsupported', `${type} is not for ${databaseType} with the local driver`)
     },
-    bringUp: (instance, signal) => bringUp(place, instance, signal),
-    observe: (instance) => observe(place, instance, rememberedOf(instance)),
+    bringUp: (instance, signal) =>
+      instance.databaseType === 'MYSQL' ? bringUpMysql(place, instance, signal) : bringUp(place, instance, signal),
+    observe: (instance) =>
+      instance.databaseType === 'MYSQL'
+        ? observeMysql(place, instance)
+        : observe(place, instance, rememberedOf(instance)),
     measure: (instance) => measure(place, instance, rememberedOf(instance)),
     lastBackupAt: (instance) => lastBackupAt(place, instance),
     forget: (uid) => void watched.delete(uid),
-    ask: (question, instance, params) => askPostgres(place, question, instance, params),
+    ask: (question, instance, params) =>
+      (instance.databaseType === 'MYSQL' ? askMysql : askPostgres)(place, question, instance, params),
     async close() {},
   }
 }
@@ -88,3 +108,8 @@ const forget: Step = {
   name: 'FORGET',
   run: async () => ({ facts: [facts.deleted.of({ at: Date.now() })] }),
 }
+
+const advice = {
+  POSTGRESQL: 'Install PostgreSQL 15 or newer (Debian: apt-get install postgresql).',
+  MONGODB: 'The local driver does not run MongoDB servers; the type is for a cluster.',
+} as const

@@ -1,14 +1,25 @@
 import { nextTick } from '../../../schemas/cron.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
+import type { Member } from '../../../schemas/provisioning/instance-facts.ts'
 import { statusOf } from '../../../schemas/provisioning/status.ts'
 import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import { listBackups } from './backup/backup-record.ts'
+import type { InstanceFolders } from './folders.ts'
 import { folderBytes } from './metrics/folder-size.ts'
-import { type Look, type MemberUsage, type Metrics, type MetricsContext, metricsOf } from './metrics/metrics.ts'
+import {
+  type Look,
+  type MemberUsage,
+  type Metrics,
+  type MetricsContext,
+  metricsOf,
+  type ServerSample,
+} from './metrics/metrics.ts'
 import { readPostgresSample } from './metrics/postgres-sample.ts'
 import { readProcessUsage } from './metrics/process-usage.ts'
+import { readMysqlSample } from './mysql/mysql-performance.ts'
+import { openMysqlInstance } from './mysql-instance.ts'
 import type { LocalPlace } from './place.ts'
-import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
+import { openPostgres } from './postgres-instance.ts'
 
 /** What is remembered between two measurements. */
 export interface Measured {
@@ -16,9 +27,25 @@ export interface Measured {
   diskBytes: number | null
 }
 
+/** What there is to ask of an instance, whatever its kind. */
+interface Measurable {
+  readonly folders: InstanceFolders
+  sample(): Promise<ServerSample>
+  pid(member: Member): Promise<number | undefined>
+}
+
+async function measurable(place: LocalPlace, instance: Instance): Promise<Measurable> {
+  if (instance.databaseType === 'MYSQL') {
+    const { folders, control, nodeOf, primary } = await openMysqlInstance(place, instance)
+    return { folders, sample: () => readMysqlSample(primary()), pid: (member) => control.pid(nodeOf(member)) }
+  }
+  const { folders, control, nodeOf, primary } = await openPostgres(place, instance)
+  return { folders, sample: () => readPostgresSample(primary()), pid: (member) => control.pid(nodeOf(member)) }
+}
+
 /** Asks the primary, and the system what the servers use. A server that is down is a number nobody knows. */
 export async function measure(place: LocalPlace, instance: Instance, measured: Measured): Promise<Metrics> {
-  const opened = await openPostgres(place, instance)
+  const opened = await measurable(place, instance)
   const look = await lookAt(opened, instance)
   const { before } = measured
   measured.before = look
@@ -26,10 +53,10 @@ export async function measure(place: LocalPlace, instance: Instance, measured: M
   return metricsOf(look, before, contextOf(opened, instance))
 }
 
-async function lookAt(opened: PostgresInstance, instance: Instance): Promise<Look> {
+async function lookAt(opened: Measurable, instance: Instance): Promise<Look> {
   const at = Date.now()
   const [asked, members, diskBytes] = await Promise.all([
-    readPostgresSample(opened.primary()).then(
+    opened.sample().then(
       (sample) => ({ sample, unavailableReason: null }),
       (error: Error) => ({ sample: null, unavailableReason: error.message }),
     ),
@@ -39,10 +66,10 @@ async function lookAt(opened: PostgresInstance, instance: Instance): Promise<Loo
   return { at, ...asked, members, diskBytes }
 }
 
-async function usageOf(opened: PostgresInstance, { members, primary }: Instance): Promise<readonly MemberUsage[]> {
+async function usageOf(opened: Measurable, { members, primary }: Instance): Promise<readonly MemberUsage[]> {
   return await Promise.all(
     members.map(async (member) => {
-      const pid = await opened.control.pid(opened.nodeOf(member))
+      const pid = await opened.pid(member)
       const usage = pid === undefined ? null : await readProcessUsage(pid)
       const { cpuSeconds = null, memoryBytes = null } = usage ?? {}
       const role = member.name === primary ? ('primary' as const) : ('replica' as const)
@@ -51,7 +78,7 @@ async function usageOf(opened: PostgresInstance, { members, primary }: Instance)
   )
 }
 
-function contextOf({ folders }: PostgresInstance, instance: Instance): MetricsContext {
+function contextOf({ folders }: Measurable, instance: Instance): MetricsContext {
   const { projectName: projectId, tier, backup, members, storageBytes } = instance
   const next = backup.enabled ? nextTick({ cron: backup.schedule }, Date.now()) : null
   return {

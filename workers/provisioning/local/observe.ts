@@ -1,3 +1,4 @@
+import { Unavailable } from '../../../schemas/failure.ts'
 import { type Instance, isUnderWay } from '../../../schemas/provisioning/instance.ts'
 import { sizeText, tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
@@ -96,7 +97,12 @@ async function silentPrimary(
 ): Promise<Observed> {
   watched.silent++
   const seen = { health: 'DOWN', reason: error.message } as const
-  const ended = (await opened.control.pid(opened.primary())) === undefined
+  const pids = await Promise.all(instance.members.map((member) => opened.control.pid(opened.nodeOf(member))))
+  const ended = pids[instance.members.findIndex(({ name }) => name === instance.primary)] === undefined
+  // They went together, with what looked after them: none is better than the others.
+  if (instance.members.length > 1 && pids.every((pid) => pid === undefined)) {
+    throw new Unavailable('http/unavailable', 'The servers do not run')
+  }
   const able = opened.standbys.some((member) => isStandby(opened.nodeOf(member)))
   if (!able || failedLately(instance, 'FAILOVER')) return seen
   if (!ended && watched.silent < silentLooks) return seen

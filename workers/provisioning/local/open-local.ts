@@ -7,7 +7,7 @@ import type { Driver } from '../driver.ts'
 import { openSupervisor, type Supervisor } from '../supervisor/client.ts'
 import type { InstanceView } from '../worker.ts'
 import { localDriver } from './local-driver.ts'
-import type { Installation, LocalPlace } from './place.ts'
+import type { Installation, LocalPlace, MysqlInstallation } from './place.ts'
 import type { NodeAccount } from './postgres-node.ts'
 
 export interface LocalDriverOptions {
@@ -20,6 +20,10 @@ export interface LocalDriverOptions {
   readonly ports: { readonly from: number; readonly to: number }
   /** PostgreSQL on this machine, whatever the order. */
   readonly postgres: () => Promise<readonly Installation[]>
+  /** MariaDB; null: there is none. */
+  readonly mysql?: () => Promise<MysqlInstallation | null>
+  /** Fetches MariaDB. @throws with a text for the user */
+  readonly installMysql?: () => Promise<void>
 }
 
 /** The driver for servers on this machine; its supervisor is started when the first of them is. */
@@ -38,6 +42,8 @@ export function openLocalDriver(options: LocalDriverOptions, view: InstanceView)
     keys: keyRing(options.secretKeys) ?? noKeys,
     ports: options.ports,
     postgres: async () => [...(await options.postgres())].sort(newestFirst),
+    mysql: options.mysql ?? (async () => null),
+    installMysql: options.installMysql ?? (() => Promise.reject(new Error('This cannot be done here'))),
     supervisor: supervised.get,
     instances: view.instances,
   }

@@ -3,6 +3,7 @@ import type { KeyRing } from '../../../bus/sealed.ts'
 import { Rejected } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Supervisor } from '../supervisor/client.ts'
+import type { MysqlBinaries } from './mysql/mysql-node.ts'
 import type { NodeAccount } from './postgres-node.ts'
 
 /** Server programs of one version. */
@@ -13,6 +14,11 @@ export interface Installation {
   readonly binFolder: string
   /** Whether its client tools are there: pg_dump and its kin. */
   readonly tools: boolean
+}
+
+export interface MysqlInstallation {
+  readonly version: string
+  readonly binaries: MysqlBinaries
 }
 
 /** A folder of this machine with the servers in it. */
@@ -26,6 +32,10 @@ export interface LocalPlace {
   readonly ports: { readonly from: number; readonly to: number }
   /** PostgreSQL, the newest first. */
   readonly postgres: () => Promise<readonly Installation[]>
+  /** MariaDB; null: there is none. */
+  readonly mysql: () => Promise<MysqlInstallation | null>
+  /** Fetches MariaDB where that can be done. @throws with a text for the user */
+  readonly installMysql: () => Promise<void>
   /** Waits until there is one that obeys us. @throws {Unavailable} */
   readonly supervisor: () => Promise<Supervisor>
   /** Every instance that is known. */

@@ -10,13 +10,8 @@ import { checkParameters } from './parameters/postgres-parameters.ts'
 import { readPerformanceSummary, readTopQueries, readWaitEvents } from './performance/postgres-performance.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres } from './postgres-instance.ts'
-import {
-  deleteSnapshot,
-  listSnapshots,
-  readSnapshot,
-  type SnapshotRecord,
-  snapshotFile,
-} from './snapshots/snapshot-record.ts'
+import { shownSnapshot } from './shown-snapshot.ts'
+import { deleteSnapshot, listSnapshots, readSnapshot, snapshotFile } from './snapshots/snapshot-record.ts'
 
 type Params = Readonly<Record<string, unknown>>
 type Question = (place: LocalPlace, instance: Instance, params: Params) => Promise<unknown>
@@ -91,13 +86,7 @@ export async function askPostgres(
   throw new Rejected('provisioning/unsupported', `${question} is not for ${instance.databaseType}`)
 }
 
-/** Without names of this machine. */
-export function shownSnapshot({ fileName, ...snapshot }: SnapshotRecord) {
-  const { id, size } = snapshot
-  return { ...snapshot, snapshotId: id, sizeBytes: size, filePath: fileName, status: 'COMPLETED' }
-}
-
-async function bytesOf(path: string, offset: number, length: number): Promise<Buffer> {
+export async function bytesOf(path: string, offset: number, length: number): Promise<Buffer> {
   const file = await open(path)
   try {
     const { bytesRead, buffer } = await file.read(Buffer.alloc(length), 0, length, offset)

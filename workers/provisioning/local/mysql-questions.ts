@@ -1,0 +1,107 @@
+import { existsSync } from 'node:fs'
+import { Rejected } from '../../../schemas/failure.ts'
+import type { Instance } from '../../../schemas/provisioning/instance.ts'
+import type { Observed } from '../driver.ts'
+import { listBackups } from './backup/backup-record.ts'
+import { chooseBackup, restorableWindow } from './backup/restore-target.ts'
+import { readLogTail } from './metrics/log-tail.ts'
+import type { MysqlBackupRecord } from './mysql/mysql-backup.ts'
+import { applyMysqlMigration, listMysqlMigrations } from './mysql/mysql-migrations.ts'
+import { readMysqlSummary, readMysqlTopQueries, readMysqlWaitEvents } from './mysql/mysql-performance.ts'
+import { withMysql } from './mysql/mysql-session.ts'
+import { readReplicaStatus } from './mysql/replica.ts'
+import { type MysqlInstance, openMysqlInstance, startMysql } from './mysql-instance.ts'
+import { mysqlTarget, mysqlWindow, shownMysqlBackup } from './mysql-plans.ts'
+import type { LocalPlace } from './place.ts'
+import { bytesOf } from './questions.ts'
+import { shownSnapshot } from './shown-snapshot.ts'
+import { deleteSnapshot, listSnapshots, readSnapshot, snapshotFile } from './snapshots/snapshot-record.ts'
+
+type Params = Readonly<Record<string, unknown>>
+type Question = (opened: MysqlInstance, instance: Instance, params: Params) => Promise<unknown>
+
+const maxChunkBytes = 1024 * 1024
+
+/** What can be asked of an instance with MariaDB servers. */
+const questions: Readonly<Record<string, Question>> = {
+  backups: async (opened) => {
+    const window = restorableWindow(await mysqlWindow(opened))
+    const time = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+    return {
+      backups: listBackups<MysqlBackupRecord>(opened.folders.backups).map(shownMysqlBackup),
+      archiving: existsSync(opened.primary().binlogFolder) ? 'OK' : 'LOST',
+      earliestRestorableTime: time(window.earliest),
+      latestRestorableTime: time(window.latest),
+    }
+  },
+  'check-restore': async (opened, _instance, { targetTime = null, backupId = null }) => {
+    const asked = mysqlTarget(targetTime as string | null, backupId as string | null)
+    const chosen = chooseBackup(await mysqlWindow(opened), asked.target, { backupId: asked.backupId, now: Date.now() })
+    return { backupId: chosen.id }
+  },
+  // They are checked, all before the first is set, when they are applied.
+  'check-parameters': async () => null,
+  logs: async (opened, { projectName: projectId }, { lines: count }) => {
+    const { lines, truncated } = await readLogTail(opened.primary().logFile, { lines: Number(count) })
+    const told = lines.map((message) => ({ time: null, severity: null, pid: null, message }))
+    return { projectId, logs: lines.join('\n'), lines: told, truncated }
+  },
+  migrate: async (opened, { masterUsername, projectName: projectId }, params) => {
+    const migration = params as Pick<Parameters<typeof applyMysqlMigration>[2], 'version' | 'name' | 'sql'>
+    const user = { user: masterUsername, password: opened.password('master') }
+    return await applyMysqlMigration(opened.primary(), user, { ...migration, projectId })
+  },
+  migrations: async (opened, { masterUsername: user }) =>
+    listMysqlMigrations(opened.primary(), { user, password: opened.password('master') }),
+  snapshots: async ({ folders }) => listSnapshots(folders.snapshots).map(shownSnapshot),
+  snapshot: async ({ folders }, _instance, { snapshotId }) =>
+    shownSnapshot(readSnapshot(folders.snapshots, String(snapshotId))),
+  'snapshot-bytes': async ({ folders }, _instance, { snapshotId, offset, length }) => {
+    const path = snapshotFile(folders.snapshots, readSnapshot(folders.snapshots, String(snapshotId)))
+    return (await bytesOf(path, Number(offset), Math.min(maxChunkBytes, Number(length)))).toString('base64')
+  },
+  'delete-snapshot': async ({ folders }, _instance, { snapshotId }) => {
+    await deleteSnapshot(folders.snapshots, String(snapshotId))
+    return null
+  },
+  'performance-summary': async (opened) => readMysqlSummary(opened.primary()),
+  'top-queries': async (opened, _instance, { limit }) => readMysqlTopQueries(opened.primary(), Number(limit)),
+  'wait-events': async (opened) => readMysqlWaitEvents(opened.primary()),
+  'audit-config': async () => ({ enabled: false, mode: null, logLevel: null, settings: {} }),
+  'audit-logs': async () => ({ logs: '', lines: [] }),
+}
+
+/** @throws {Rejected} `provisioning/unsupported`; {CareFailure} */
+export async function askMysql(
+  place: LocalPlace,
+  question: string,
+  instance: Instance,
+  params: Params,
+): Promise<unknown> {
+  const answer = Object.hasOwn(questions, question) ? questions[question] : undefined
+  if (answer !== undefined) return await answer(await openMysqlInstance(place, instance), instance, params)
+  throw new Rejected('provisioning/unsupported', `${question} is not for ${instance.databaseType}`)
+}
+
+/** Starts what should run and does not. */
+export async function bringUpMysql(place: LocalPlace, instance: Instance, signal: AbortSignal): Promise<void> {
+  if (instance.primary === null || instance.credentials === null) return
+  await startMysql(await openMysqlInstance(place, instance), signal)
+}
+
+/** How an instance is, by asking its servers. A dead server is started again where it was: nobody takes its place. */
+export async function observeMysql(place: LocalPlace, instance: Instance): Promise<Observed> {
+  const opened = await openMysqlInstance(place, instance)
+  try {
+    await withMysql(opened.primary(), (connection) => connection.query('select 1'), { database: null })
+    const missing: string[] = []
+    for (const member of opened.replicas) {
+      const status = await readReplicaStatus(opened.nodeOf(member)).catch(() => undefined)
+      if (status?.state !== 'STREAMING') missing.push(member.name)
+    }
+    if (missing.length === 0) return { health: 'HEALTHY', reason: null }
+    return { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` }
+  } catch (error) {
+    return { health: 'DOWN', reason: (error as Error).message }
+  }
+}
