@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CareFailure } from '../care-failure.ts'
 import type { PostgresNode } from '../postgres-node.ts'
@@ -25,7 +25,7 @@ export function makeArchive(node: PostgresNode): void {
  *
  * The command never overwrites: a segment is written beside its place, flushed, and linked to its name, which fails when the
  * name is taken. The same content under the name is success: the server was killed between the copy and its note of it. A
- * full disk leaves nothing behind, and the server tries again. An archive folder without its mark is lost: an error.
+ * full disk leaves nothing behind, and the server tries again; what a killed command left, the next one writes over. An archive folder without its mark is lost: an error.
  */
 export function archiveSettings(node: PostgresNode): Record<string, string> {
   return {
@@ -55,14 +55,6 @@ export function restoreCommand(folders: readonly string[]): string {
 function shellWord(text: string): string {
   if (/[\r\n\0]/.test(text)) throw new CareFailure('failed', 'The folder of the WAL archive has an impossible name.')
   return `'${text.replaceAll("'", `'\\''`).replaceAll('%', '%%')}'`
-}
-
-/** Removes what a command that was killed left behind. Only while the server is stopped. */
-export function cleanArchive(node: PostgresNode): void {
-  if (!existsSync(node.archiveFolder)) return
-  for (const name of readdirSync(node.archiveFolder)) {
-    if (/^\..*\.tmp$/.test(name)) rmSync(join(node.archiveFolder, name), { force: true })
-  }
 }
 
 /**

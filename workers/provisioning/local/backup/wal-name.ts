@@ -17,7 +17,7 @@ export function isArchived(name: string): boolean {
     : timelineHistoryPattern.test(name)
 }
 
-export function timelineOf(segment: string): number {
+function timelineOf(segment: string): number {
   return Number.parseInt(segment.slice(0, 8), 16)
 }
 

@@ -44,7 +44,7 @@ export async function rotatePassword(
 }
 
 /** @throws {CareFailure} `failed` when the server does not let the user in with the password. */
-export async function requireLogin(
+async function requireLogin(
   node: PostgresNode,
   user: { readonly user: string; readonly password: string },
 ): Promise<void> {

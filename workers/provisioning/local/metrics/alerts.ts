@@ -107,7 +107,7 @@ function flag(
 }
 
 /** The rules every instance is watched by. */
-export const alertRules: readonly AlertRule[] = [
+const alertRules: readonly AlertRule[] = [
   share('cpu', 'cpuUsagePercent', { name: 'CPU', threshold: 90, severity: 'WARNING', forMs: 30_000 }),
   share('memory', 'memoryUsagePercent', { name: 'Memory', threshold: 90, severity: 'WARNING', forMs: 30_000 }),
   share('disk', 'diskUsagePercent', { name: 'Disk', threshold: 80, severity: 'WARNING', forMs: 0 }),

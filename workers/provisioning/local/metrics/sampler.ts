@@ -3,7 +3,7 @@ import type { Metrics } from './metrics.ts'
 /** Points kept of an instance. */
 export const historyLimit = 100
 /** Between two looks. */
-export const sampleEveryMs = 5000
+const sampleEveryMs = 5000
 
 export interface SamplerOptions {
   /** One look at the instance; never rejects for a server that is down: it says so in the metrics. */

@@ -177,7 +177,7 @@ export async function restartMysqlWithParameters(
 }
 
 /** The server's own words, without time and paths. */
-export function mysqlStartFailure(log: string): string {
+function mysqlStartFailure(log: string): string {
   const line = log.split('\n').find((entry) => entry.includes('[ERROR]')) ?? ''
   const words = line.replace(/^.*?\[ERROR\]\s*/, '').replaceAll(/'?(\/[\w.+-]+){2,}'?/g, 'a file')
   return words.slice(0, 300) || 'the server did not become ready in time'

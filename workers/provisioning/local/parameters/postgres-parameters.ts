@@ -27,7 +27,7 @@ export interface ParameterState {
 }
 
 /** Every setting of the server, by its name in lower case. */
-export async function readSettings(node: PostgresNode): Promise<ReadonlyMap<string, Setting>> {
+async function readSettings(node: PostgresNode): Promise<ReadonlyMap<string, Setting>> {
   return withSession(node, settingsOf)
 }
 

@@ -4,7 +4,7 @@ import type { NodeControl, PostgresNode } from '../postgres-node.ts'
 import { withSession } from '../postgres-session.ts'
 import { createExtension, preloadLibrary } from './preload.ts'
 
-export const auditClasses = ['read', 'write', 'function', 'role', 'ddl', 'misc', 'misc_set', 'all'] as const
+const auditClasses = ['read', 'write', 'function', 'role', 'ddl', 'misc', 'misc_set', 'all'] as const
 
 export interface AuditConfig {
   readonly enabled: boolean

@@ -18,7 +18,7 @@ export interface PerformanceSummary {
   readonly unavailableReason: string | null
 }
 
-export const statisticsMissing = 'pg_stat_statements extension is not enabled'
+const statisticsMissing = 'pg_stat_statements extension is not enabled'
 
 /** @throws {CareFailure} `unavailable` when the server does not answer. */
 export async function readPerformanceSummary(node: PostgresNode): Promise<PerformanceSummary> {
