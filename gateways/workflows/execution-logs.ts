@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import { type ConsumerMessages, DeliverPolicy } from '@nats-io/jetstream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { load, readPage } from '../../bus/load.ts'
@@ -20,7 +21,8 @@ const heartbeatMs = 15_000
 const maxUnsentBytes = 1024 * 1024
 const maxFollowers = 1_000
 const maxLines = 100_000
-const pageSize = 256
+/** Each is up to a megabyte. */
+const pageSize = 16
 /** How often it is looked whether an execution has ended of which no more lines come. */
 const endCheckMs = 500
 /** Lines that were written before the end can come a moment after it. */
@@ -128,23 +130,49 @@ function matches({ level, task }: LineFilter, line: ExecutionLogLine): boolean {
   return levels.indexOf(line.level) >= level && (task === null || line.taskName === task)
 }
 
+/** Page by page, since all of it may be more than the memory holds. */
 async function download(service: WorkflowService, request: FastifyRequest<ById>, reply: FastifyReply) {
   const filter = filterOf(request)
   const { id } = request.params
   await loadExecution(service.bus, id)
-  const lines: ExecutionLogLine[] = []
-  for (let sequence = 1; lines.length < maxLines; ) {
-    const query = { seq: sequence, next_by_subj: logSubject('execution', id), batch: pageSize }
-    const page = await asking(service.bus, () => readPage(service.bus, stream, query))
-    if (page.length === 0) break
-    for (const { data } of page) lines.push(...linesOf(data).filter((line) => matches(filter, line)))
-    sequence = page.at(-1)!.seq + 1
-  }
-  if (!filter.text) return lines
+  const pages = linePages(service, id, filter)
+  if (!filter.text) return reply.type('application/json; charset=utf-8').send(Readable.from(jsonOf(pages)))
   return reply
     .type('text/plain; charset=utf-8')
     .header('Content-Disposition', `attachment; filename="${id.replace(/[^A-Za-z0-9-]/g, '_')}.log"`)
-    .send(lines.map((line) => `${textLine(line)}\n`).join(''))
+    .send(Readable.from(textOf(pages)))
+}
+
+type Pages = AsyncGenerator<readonly ExecutionLogLine[]>
+
+async function* linePages({ bus }: WorkflowService, id: string, filter: LineFilter): Pages {
+  let left = maxLines
+  for (let sequence = 1; left > 0; ) {
+    const query = { seq: sequence, next_by_subj: logSubject('execution', id), batch: pageSize }
+    const page = await asking(bus, () => readPage(bus, stream, query))
+    if (page.length === 0) return
+    for (const { data } of page) {
+      const lines = linesOf(data)
+        .filter((line) => matches(filter, line))
+        .slice(0, left)
+      left -= lines.length
+      if (lines.length > 0) yield lines
+    }
+    sequence = page.at(-1)!.seq + 1
+  }
+}
+
+async function* jsonOf(pages: Pages): AsyncGenerator<string> {
+  let before = '['
+  for await (const lines of pages) {
+    yield `${before}${lines.map((line) => JSON.stringify(line)).join(',')}`
+    before = ','
+  }
+  yield before === '[' ? '[]' : ']'
+}
+
+async function* textOf(pages: Pages): AsyncGenerator<string> {
+  for await (const lines of pages) yield lines.map((line) => `${textLine(line)}\n`).join('')
 }
 
 function textLine({ timestamp, level, taskName, message }: ExecutionLogLine): string {

@@ -2,10 +2,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import WebSocket from 'ws'
+import { publish } from '../../bus/publish.ts'
+import { logSubject } from '../../bus/subject.ts'
 import { workflowStage } from './stage.ts'
 
 const stage = await workflowStage(t)
-const { ask, save, execute, inStatus, until, faults, url } = stage
+const { ask, save, execute, inStatus, until, faults, url, bus } = stage
 
 const ended = ['SUCCESS', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const
 
@@ -100,6 +102,20 @@ t.test('logs', async (t) => {
   t.match(headers.get('content-disposition'), /attachment; filename="[0-9a-f-]+\.log"/)
   t.equal((await ask('GET', `/executions/${id}/logs?level=loud`)).status, 400)
   t.equal((await ask('GET', '/executions/none/logs')).status, 404)
+  t.same((await ask('GET', `/executions/${id}/logs?level=error`)).json, [])
+
+  t.test('more than fits into a page, piece by piece', async (t) => {
+    const line = { ...lines[0], level: 'error' }
+    for (let batch = 0; batch < 40; batch++) {
+      const said = ['a', 'b'].map((word) => ({ ...line, message: `${word} ${batch}` }))
+      await publish(bus, { subject: logSubject('execution', id), body: JSON.stringify({ lines: said }) })
+    }
+    const { json, headers } = await ask('GET', `/executions/${id}/logs?level=error`)
+    t.equal(json.length, 80)
+    t.match([json[0], json[79]], [{ message: 'a 0' }, { message: 'b 39' }])
+    t.equal(headers.get('content-length'), null, 'nothing waits until all is there')
+    t.equal((await ask('GET', `/executions/${id}/logs?format=text&level=error`)).text.split('\n').length, 81)
+  })
 
   t.test('over a WebSocket what there is, what comes, and the end', async (t) => {
     const flow = await save(`name: talk
