@@ -192,27 +192,29 @@ t.test('more calls of a function than may run are refused, and another function 
 })
 
 t.test('a host that is killed takes only calls with it of which nobody knows what they did outside', async (t) => {
-  const { deploy, call, hosts, puts, observations } = await stage(t, { hosts: 1 })
+  const sent: string[] = []
+  const fetch = async (_fn: string, _name: string, argument: string) => {
+    sent.push(argument)
+    return '={"url":"http://example.com/","redirected":false,"status":200,"statusText":"","headers":[]}\n'
+  }
+  const { deploy, call, hosts, puts, observations } = await stage(t, { hosts: 1, fetch })
   await deploy('pure', 'export const handler = async (n) => { await new Promise((r) => setTimeout(r, 5)); return n }')
-  await deploy(
-    'put',
-    `export async function handler(n, { kv }) {
-    await kv.put("p" + n, n); await new Promise((r) => setTimeout(r, 1_000)); return n }`,
-  )
+  const waits = 'await new Promise((r) => setTimeout(r, 1_000)); return n }'
+  await deploy('put', `export async function handler(n, { kv }) { await kv.put("p" + n, n); ${waits}`)
+  await deploy('sends', `export async function handler(n) { await fetch("http://example.com/"); ${waits}`)
   await call('pure')
   const [victim = 0] = hosts.stats().pids
-  const put = call('put', 1)
-  const other = call('put', 3)
-  await until('the puts', () => puts.length === 2)
+  const written = [call('put', 1), call('put', 3)]
+  const requested = [call('sends', 1), call('sends', 3)]
+  await until('what they do', () => puts.length === 2 && sent.length === 2)
   const load = Array.from({ length: 200 }, (_, n) => call('pure', n))
   process.kill(victim, 'SIGKILL')
-  t.match(await put, { code: 'host-died', started: true })
-  t.match(await other, { code: 'host-died', started: true })
+  for (const each of requested) t.match(await each, { code: 'host-died', started: true }, 'whose request was it?')
   t.same(
-    (await Promise.all(load)).map(({ value }) => value),
-    Array.from({ length: 200 }, (_, n) => n),
+    (await Promise.all([...load, ...written])).map(({ value }) => value),
+    [...Array.from({ length: 200 }, (_, n) => n), 1, 3],
   )
-  t.same(puts, ['p1', 'p3'])
+  t.same([puts, sent.length], [['p1', 'p3'], 2], 'nothing was done twice')
   t.match(observations, [{ type: 'host-ended', functionId: null, failed: 2 }])
   t.match(await call('put', 2), { value: 2 }, 'and it may run again')
   t.equal(hosts.stats().deaths, 1)

@@ -47,7 +47,7 @@ const nobody = { uid: 65534, gid: 65534 }
 /**
  * Starts the processes in which functions run. A call that such a process takes with it runs again in another one: what it did outside (a
  * request, a write to its store) is not done again but answered from the journal of the call. Where that cannot be (several calls of the
- * function were under way and did such things, or the call does something else than before), it fails with `host-died`.
+ * function were under way and sent requests, or the call does something else than before), it fails with `host-died`.
  *
  * @throws {Error} when a process cannot start
  */

@@ -32,15 +32,15 @@ export class OpenOperations {
   }
 
   /** Answers an operation of a host: from the journal of its call, or by doing it. */
-  async run(host: HostProcess, id: number, { fn, name, argument, jobs }: Operation): Promise<void> {
+  async run(host: HostProcess, id: number, { fn, name, argument, invocationId, jobs }: Operation): Promise<void> {
     const stopping = new AbortController()
     const perform = () => this.#perform(fn, name, argument, stopping.signal)
-    // With more calls of it under way, nobody can tell whose operation it is.
-    const job = jobs.length === 1 && !jobs[0]!.effects ? jobs[0]! : null
+    const asking = askingJob(name, invocationId, jobs)
+    const job = asking === null || asking.effects ? null : asking
     const kept = job?.journal.next(name, argument, perform)
     const open = this.#of(host)
     open.set(id, { stopping, job: kept === undefined ? null : job })
-    const answer = await (kept ?? this.#unkept(job, name, jobs, perform))
+    const answer = await (kept ?? this.#unkept(job, name, asking === null ? jobs : [asking], perform))
     open.delete(id)
     host.send(toHost.answer, id, '', answer)
   }
@@ -70,4 +70,13 @@ export class OpenOperations {
     this.#open.set(host, open)
     return open
   }
+}
+
+/**
+ * Which of a function's calls an operation belongs to; null when nobody can tell for sure. In its own store a write may be taken for another
+ * call's: done again, it leaves the same value. A request must not be.
+ */
+function askingJob(name: string, invocationId: string, jobs: readonly Job[]): Job | null {
+  if (jobs.length === 1) return jobs[0]!
+  return (name.startsWith('kv-') && jobs.find(({ call }) => call.invocationId === invocationId)) || null
 }

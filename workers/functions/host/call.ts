@@ -25,6 +25,8 @@ export interface OperationHead {
   readonly fn: string
   readonly rev: number
   readonly name: string
+  /** Whose code asked for it, as the sandbox knows; '' for none. A call that waits for what another one does can be taken for that one. */
+  readonly invocationId: string
 }
 
 /** Why a function is not trusted for a while. */

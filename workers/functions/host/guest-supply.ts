@@ -40,7 +40,7 @@ export class GuestSupply {
     let bound = unbound
     const guest = makeGuest(this.#maker, {
       op: (name, argument) => bound.op(name, argument),
-      begin: (id, name, argument) => bound.begin(id, name, argument),
+      begin: (...asked) => bound.begin(...asked),
       onLost: () => {
         if (this.#spare?.guest === guest) this.#spare = null
         bound.onLost()

@@ -17,7 +17,7 @@ export interface Guest {
 export interface GuestHooks {
   /** Never throws; what it answers is for the guest's own `op`. */
   readonly op: (name: unknown, argument: unknown) => string
-  readonly begin: (id: unknown, name: unknown, argument: unknown) => void
+  readonly begin: (id: unknown, name: unknown, argument: unknown, invocationId: unknown) => void
   /** V8 has lost the isolate; its thread never returns. */
   readonly onLost: () => void
 }

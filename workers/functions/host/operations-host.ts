@@ -14,7 +14,7 @@ export interface OperationsOptions {
   readonly replyReady: (ticket: number) => void
   readonly waitsDone: () => void
   /** fetch and kv: answered by the supervisor with a result in `settle`'s form (`'='` + packet or `'!'` + error). */
-  readonly forward: (name: ForwardedOperation, argument: string) => Forwarded
+  readonly forward: (name: ForwardedOperation, argument: string, invocationId: string) => Forwarded
   readonly onLog: (line: LogLine) => void
   readonly logLimits?: LogLimits
 }
@@ -30,7 +30,7 @@ export type ForwardedOperation = Extract<AsyncOperation, 'fetch' | `kv-${string}
 /** The two functions to hand to the isolate. Neither ever throws; both take anything for arguments. */
 export interface HostOperations {
   readonly op: (name: unknown, argument: unknown) => string
-  readonly begin: (id: unknown, name: unknown, argument: unknown) => void
+  readonly begin: (id: unknown, name: unknown, argument: unknown, invocationId: unknown) => void
   /** Operations begun and not settled, the timer left out. */
   readonly pending: () => number
   /** True while a wake-up is asked for. */
@@ -74,9 +74,9 @@ export function hostOperations(options: OperationsOptions): HostOperations {
     )
   }
 
-  async function answer(id: number, name: string, argument: string): Promise<string> {
+  async function answer(id: number, name: string, argument: string, invocationId: string): Promise<string> {
     if (FORWARDED.has(name)) {
-      const operation = options.forward(name as ForwardedOperation, argument)
+      const operation = options.forward(name as ForwardedOperation, argument, invocationId)
       forwarded.set(id, operation)
       return await operation.answer
     }
@@ -85,9 +85,9 @@ export function hostOperations(options: OperationsOptions): HostOperations {
     return `=${pack(head, rest)}`
   }
 
-  async function run(id: number, name: string, argument: string): Promise<void> {
+  async function run(id: number, name: string, argument: string, invocationId: string): Promise<void> {
     pending++
-    const result = await answer(id, name, argument).catch(refusal)
+    const result = await answer(id, name, argument, invocationId).catch(refusal)
     pending--
     forwarded.delete(id)
     if (!closed) options.settle(id, result)
@@ -103,13 +103,13 @@ export function hostOperations(options: OperationsOptions): HostOperations {
         return refusal(error)
       }
     },
-    begin(id, name, argument) {
+    begin(id, name, argument, invocationId) {
       if (closed || typeof id !== 'number' || typeof name !== 'string' || typeof argument !== 'string') return
       if (name === 'timer') wake(id, argument)
       else if (name === 'reply-ready') options.replyReady(id)
       else if (name === 'waits-done') options.waitsDone()
       else if (name === 'abandon') forwarded.get(id)?.abandon()
-      else if (pending < MAX_PENDING) void run(id, name, argument)
+      else if (pending < MAX_PENDING) void run(id, name, argument, String(invocationId))
     },
     pending: () => pending,
     hasTimer: () => timer !== undefined,

@@ -25,7 +25,7 @@ export interface TenantHost<Tenant> {
   readonly slots: RunningSlots
   readonly cpuLimitMs: number
   /** An operation of the supervisor's. Never answers once the tenant has ended. */
-  readonly forward: (tenant: Tenant, name: ForwardedOperation, argument: string) => Forwarded
+  readonly forward: (tenant: Tenant, name: ForwardedOperation, argument: string, invocationId: string) => Forwarded
   /** Answers whether promises given to waitUntil are open. */
   readonly reply: (call: TenantCall, reply: string) => boolean
   readonly fault: (call: TenantCall, code: FaultCode, message: string) => void

@@ -52,7 +52,7 @@ export class Tenant {
         this.#waitsUntil = 0
         this.#endWhenIdle()
       },
-      forward: (name, argument) => host.forward(this, name, argument),
+      forward: (...operation) => host.forward(this, ...operation),
       onLog: (line) => host.log(this, line),
     })
   }
@@ -138,7 +138,7 @@ export class Tenant {
   #makeGuest(): Guest {
     return this.#host.guests.take({
       op: this.#operations.op,
-      begin: (id, name, argument) => this.#begin(id, name, argument),
+      begin: (...asked) => this.#begin(asked),
       onLost: () => this.#lose(),
     })
   }
@@ -271,9 +271,9 @@ export class Tenant {
   }
 
   /** The guest asks for an operation. While its code runs, it waits: what has not ended may still have to begin anew. */
-  #begin(id: unknown, name: unknown, argument: unknown): void {
+  #begin(asked: Parameters<HostOperations['begin']>): void {
     if (this.#gone) return
-    this.#occupancy.hold(() => this.#operations.begin(id, name, argument))
+    this.#occupancy.hold(() => this.#operations.begin(...asked))
   }
 
   #fire(id: number): void {

@@ -145,7 +145,7 @@ export class Tenants {
       guests: new GuestSupply({ heapMb, sandbox, limits, wrap: wrapProgram }),
       slots,
       cpuLimitMs,
-      forward: (tenant, name, argument) => this.#forward(tenant, name, argument),
+      forward: (...operation) => this.#forward(...operation),
       reply: (call, reply) => this.#reply(call, reply),
       fault: (call, code, message) => this.#fault(call, { code, message, stack: null }),
       again: (calls) => {
@@ -173,9 +173,9 @@ export class Tenants {
     for (const [id, waiting] of this.#programs) if (waiting === tenant) this.#programs.delete(id)
   }
 
-  #forward(tenant: Tenant, name: ForwardedOperation, argument: string): Forwarded {
+  #forward(tenant: Tenant, name: ForwardedOperation, argument: string, invocationId: string): Forwarded {
     const request = this.#nextRequest()
-    const head: OperationHead = { fn: tenant.fn, rev: tenant.rev, name }
+    const head: OperationHead = { fn: tenant.fn, rev: tenant.rev, name, invocationId }
     this.#writer.send(fromHost.operation, request, JSON.stringify(head), argument)
     return {
       answer: new Promise((resolve) => this.#operations.set(request, { tenant, resolve })),

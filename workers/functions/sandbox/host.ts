@@ -78,7 +78,7 @@ export function request(name: AsyncOperation, argument: string): Promise<string>
   const invocationId = invocation
   return new NativePromise<string>((resolve, reject) => {
     mapSet(pending, id, { resolve, reject, invocationId })
-    begin(id, name, argument)
+    begin(id, name, argument, invocation)
   })
 }
 
@@ -87,7 +87,7 @@ export const lastOperationId = (): number => lastOperation
 
 /** A note to the host that has no answer. */
 export function tell(id: number, name: 'timer' | 'reply-ready' | 'abandon' | 'waits-done', argument = ''): void {
-  begin(id, name, argument)
+  begin(id, name, argument, invocation)
 }
 
 export function settle(operationId: number, result: string): void {

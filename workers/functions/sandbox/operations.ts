@@ -31,7 +31,7 @@ export interface SyncOperations {
 }
 
 /**
- * Asynchronous host operations: `begin(operationId, name, argument)`, answered by `settle(operationId, result)` where result
+ * Asynchronous host operations: `begin(operationId, name, argument, invocationId)`, answered by `settle(operationId, result)` where result
  * is `'='` + a packet or `'!' + JSON {name, message}`. The last four are notes that take no answer.
  */
 export interface AsyncOperations {
@@ -60,7 +60,7 @@ export interface AsyncOperations {
 export type SyncOperation = keyof SyncOperations
 export type AsyncOperation = keyof AsyncOperations
 export type HostOp = (name: SyncOperation, argument: string) => string
-export type HostBegin = (id: number, name: AsyncOperation, argument: string) => void
+export type HostBegin = (id: number, name: AsyncOperation, argument: string, invocationId: string) => void
 
 export const URL_PARTS = [
   'href',
