@@ -9,7 +9,7 @@ const Addresses = (description: string, example: readonly string[]) =>
 
 /** What a mail is made of. */
 export const mailProperties = {
-  from: Type.String({ description: 'Sender', examples: ['Busbar <busbar@example.com>'] }),
+  from: Type.Optional(Type.String({ description: 'Sender', examples: ['Busbar <busbar@example.com>'] })),
   to: Addresses('Recipients', ['Ada <ada@example.com>']),
   cc: Addresses('Recipients of copies', ['grace@example.com']),
   bcc: Addresses('Recipients of copies that the others do not see', ['audit@example.com']),
@@ -47,7 +47,7 @@ export const mailProperties = {
 }
 
 const Mail = Type.Object(mailProperties)
-export type MailInput = Static<typeof Mail>
+export type MailInput = Static<typeof Mail> & { readonly from: string }
 
 export interface ComposedMail {
   readonly message: Buffer

@@ -2,15 +2,31 @@ import { createHash } from 'node:crypto'
 import type { SentMessageInfo } from 'nodemailer/lib/smtp-connection'
 import { type Static, Type } from 'typebox'
 import { definePlugin, TaskFailure, type TaskRun } from '../../plugin.ts'
-import { accountProperties, type ServerPlace, serverPlace, TlsSettings, tlsOptions } from '../server-properties.ts'
+import {
+  accountProperties,
+  needProperties,
+  type ServerPlace,
+  serverPlace,
+  TlsSettings,
+  tlsOptions,
+} from '../server-properties.ts'
+import { readMails, readProperties } from './mail-read.ts'
 import { composeMail, type MailInput, mailProperties } from './smtp-message.ts'
 
 const Input = Type.Object(
   {
     url: Type.String({
-      description: 'The mail server; `smtps://` speaks TLS from the start, `smtp://` when the server offers it',
+      description:
+        'The mail server: `smtp://` or `smtps://` to send, `imap://` or `imaps://` to read; those with an s speak TLS from the start',
       examples: ['smtp://mail.example.com:587'],
     }),
+    operation: Type.Union(
+      [
+        Type.Literal('send', { description: 'Sends a mail' }),
+        Type.Literal('read', { description: 'Reads mails over IMAP' }),
+      ],
+      { description: 'What to do', default: 'send', examples: ['read'] },
+    ),
     ...accountProperties,
     tls: Type.Optional(TlsSettings),
     encryption: Type.Union([Type.Literal('required'), Type.Literal('offered'), Type.Literal('none')], {
@@ -20,6 +36,7 @@ const Input = Type.Object(
       examples: ['required'],
     }),
     ...mailProperties,
+    ...readProperties,
     timeoutMs: Type.Integer({
       description: 'Longest silence of the server, milliseconds',
       default: 60_000,
@@ -31,22 +48,30 @@ const Input = Type.Object(
 )
 type Given = TaskRun<Static<typeof Input>>
 
-/** Source: RFC 5321, RFC 3207 and RFC 4954 */
+/** Source: RFC 5321, RFC 3207 and RFC 4954; RFC 3501 to read */
 export const smtp = definePlugin({
   id: 'smtp.send',
   name: 'SMTP',
   category: 'Protocol',
   description:
-    'Sends a mail: text, HTML, attachments from files of other tasks. Every attempt of a task has the same Message-ID, by which ' +
-    'receivers tell doubles.',
-  needs: 'A mail server that takes mails for the recipients',
+    'Sends a mail: text, HTML, attachments from files of other tasks; every attempt of a task has the same Message-ID, by which ' +
+    'receivers tell doubles. Reads mails over IMAP, their attachments into files.',
+  needs:
+    'A mail server that takes mails for the recipients, or one with IMAP. Reading is tested at the level of the protocol',
   effect: 'once',
   input: Input,
   output: Type.Object({
-    messageId: Type.String({ description: 'Message-ID, with its brackets', examples: ['<4f1d@example.com>'] }),
+    messageId: Type.Union([Type.String(), Type.Null()], {
+      description: 'send: Message-ID, with its brackets',
+      examples: ['<4f1d@example.com>'],
+    }),
     accepted: Type.Array(Type.String(), { description: 'Recipients that were taken', examples: [['ada@example.com']] }),
     rejected: Type.Array(Type.String(), { description: 'Recipients that were not', examples: [[]] }),
     response: Type.String({ description: 'Last words of the server', examples: ['250 OK: queued'] }),
+    mails: Type.Array(Type.Unknown(), {
+      description: 'read: the mails, their attachments as files',
+      examples: [[{ uid: 7, from: 'Ada <ada@example.com>', subject: 'Order', text: 'Two apples', attachments: [] }]],
+    }),
   }),
   example: `name: send-mail
 tasks:
@@ -61,13 +86,25 @@ tasks:
 `,
   async run(given) {
     const { input, idempotencyKey, signal } = given
+    const nothing = { messageId: null, accepted: [], rejected: [], response: '', mails: [] }
+    if (input.operation === 'read') {
+      const mails = await readMails({ given, place: serverPlace(input, { imap: 143, imaps: 993 }) })
+      return { ...nothing, mails }
+    }
+    needProperties(input, ['from'])
     const id = createHash('sha256').update(idempotencyKey).digest('hex').slice(0, 32)
-    const { message, envelope, messageId } = await composeMail(given as TaskRun<MailInput>, id)
+    const { message, envelope, messageId } = await composeMail(given as unknown as TaskRun<MailInput>, id)
     const place = serverPlace(input, { smtp: 587, smtps: 465 })
     try {
       const sent = await send(given, place, { message, envelope })
       const { accepted, rejected, response } = sent
-      return { messageId, accepted: accepted.map(String), rejected: rejected.map(String), response: response ?? '' }
+      return {
+        ...nothing,
+        messageId,
+        accepted: accepted.map(String),
+        rejected: rejected.map(String),
+        response: response ?? '',
+      }
     } catch (error) {
       signal.throwIfAborted()
       throw smtpFailure(error)
