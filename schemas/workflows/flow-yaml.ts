@@ -13,7 +13,7 @@ import {
 import { readTasks, type TaskReading } from './flow-tasks.ts'
 import { checkTemplates, type TemplateNames } from './flow-templates.ts'
 import { propertyProblems } from './input-schema.ts'
-import { inputSchema } from './inputs.ts'
+import { inputMistake, inputSchema } from './inputs.ts'
 import type { PluginManifest } from './plugin-manifest.ts'
 import { type TriggerPlan, triggerConfigs, triggerMistake } from './trigger-plan.ts'
 import { type FlowProblem, type Path, YamlSource } from './yaml-source.ts'
@@ -202,11 +202,10 @@ function readInput(source: YamlSource, path: Path, named: string | null, value: 
 function checkInput(input: InputPlan, fields: Fields): void {
   try {
     if (typeof input.schema?.pattern === 'string') new RegExp(input.schema.pattern, 'u')
-    const validator = Compile(inputSchema(input))
+    Compile(inputSchema(input))
     const { default: fallback } = input
-    if (fallback === undefined || validator.Check(fallback)) return
-    const [first] = validator.Errors(fallback)
-    fields.wrong('default', `${first?.message ?? 'does not fit'}: this input is of the type ${input.type}`)
+    const mistake = fallback === undefined ? null : inputMistake(input, fallback)
+    if (mistake !== null) fields.wrong('default', `${mistake}: this input is of the type ${input.type}`)
   } catch (error) {
     fields.wrong('type', `The words beside it are no JSON Schema: ${(error as Error).message.split('\n')[0]}`)
   }

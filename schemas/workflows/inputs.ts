@@ -1,3 +1,4 @@
+import { Script } from 'node:vm'
 import { Compile, type Validator } from 'typebox/compile'
 import { Rejected } from '../failure.ts'
 import type { FlowPlan, InputPlan } from './flow-plan.ts'
@@ -44,13 +45,32 @@ export function bindInputs(plan: FlowPlan, given: Readonly<Record<string, unknow
       else bound[input.name] = null
       continue
     }
-    const mistake = mistakeOf(input, value)
+    const mistake = inputMistake(input, value)
     if (mistake === null) bound[input.name] = value
     else errors.push({ field: input.name, message: mistake })
   }
   if (errors.length === 0) return bound
   const [first] = errors
   throw new Rejected('workflows/invalid-input', `${first!.field}: ${first!.message}`, { details: { errors } })
+}
+
+/** Longer than any sound pattern takes, and short enough for those who wait meanwhile. */
+const patternMs = 250
+const bounded = new Script('check()')
+
+/**
+ * Why a value is not what an input takes; null when it is. Whoever sends a value chose neither the pattern nor, perhaps, did its author
+ * know what it costs: one that goes astray is ended.
+ */
+export function inputMistake(input: InputPlan, value: unknown): string | null {
+  const check = () => mistakeOf(input, value)
+  if (!JSON.stringify(input.schema ?? null).includes('"pattern')) return check()
+  try {
+    return bounded.runInNewContext({ check }, { timeout: patternMs })
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error
+    return 'takes too long to be matched against its pattern'
+  }
 }
 
 function mistakeOf(input: InputPlan, value: unknown): string | null {

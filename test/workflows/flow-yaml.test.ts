@@ -164,6 +164,10 @@ const refused: Readonly<Record<string, readonly [string, readonly (string | RegE
       '6:5 inputs[3] The flow has another input n',
     ],
   ],
+  'a pattern that goes astray': [
+    `name: f\ninputs:\n  - { name: n, pattern: '^(a+)+$', default: ${'a'.repeat(60)}! }\ntasks:\n${log('a')}`,
+    [/^3:\d+ inputs\[0\]\.default takes too long to be matched against its pattern/],
+  ],
   triggers: [
     `${head}${log('a')}triggers:\n  - { type: crn }\n  - { type: cron, name: t }\n  - { type: interval, name: t, every: often }\n  - { name: u }\n`,
     [
