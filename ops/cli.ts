@@ -40,7 +40,8 @@ examples(
     .command('up')
     .description('run everything on this machine: nats-server, PostgreSQL with a sample database, and all roles')
     .option('--servers-only', 'nats-server and PostgreSQL only, without roles', false)
-    .action(async (options: { serversOnly: boolean }) => {
+    .option('--with-mysql', 'besides a MariaDB with a sample database, served on a port of its own', false)
+    .action(async (options: { serversOnly: boolean; withMysql: boolean }) => {
       const loaded = settings()
       await up(loaded, dataFolder(loaded.values), options)
     }),

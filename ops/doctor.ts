@@ -87,8 +87,8 @@ function checkFolder(folder: string): Diagnosis[] {
 }
 
 async function checkPorts({ values, sources }: LoadedConfig, folder: string): Promise<Diagnosis[]> {
-  const ports: (readonly [string, number])[] = roles.flatMap(({ title, portKey }) => {
-    return portKey === undefined ? [] : [[title, gatewayPort(values, portKey)] as const]
+  const ports: (readonly [string, number])[] = roles.flatMap(({ title, portKey, isWanted }) => {
+    return portKey === undefined || isWanted?.(values) === false ? [] : [[title, gatewayPort(values, portKey)] as const]
   })
   if (sources['app.nats.url'] === 'default') ports.push(['NATS', values['nats.port']])
   if (values['spring.datasource.url'] === undefined) ports.push(['PostgreSQL', values['postgres.port']])

@@ -28,7 +28,7 @@ async function startRole({ name, config, logFile, tell }: RoleProcessOptions): P
     // A session of its own: Ctrl-C reaches us alone, and we stop the roles in order.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    env: { ...environment(), ...asEnvironment(config) },
+    env: asEnvironment(config),
     execArgv: [],
   })
   const errors: string[] = []
@@ -48,10 +48,13 @@ async function startRole({ name, config, logFile, tell }: RoleProcessOptions): P
   }
 }
 
-/** All effective values, so that the role sees exactly what `up` decided. */
-function asEnvironment(config: Config): Record<string, string> {
-  const names = (Object.keys(configKeys) as ConfigName[]).filter((name) => config[name] !== undefined)
-  return Object.fromEntries(names.map((name) => [environmentName(name), writeValue(config[name])]))
+/** All effective values, so that the role sees exactly what `up` decided; also what it decided to leave out. */
+function asEnvironment(config: Config): Record<string, string | undefined> {
+  const names = Object.keys(configKeys) as ConfigName[]
+  const values = names.map((name) => {
+    return [environmentName(name), config[name] === undefined ? undefined : writeValue(config[name])] as const
+  })
+  return { ...environment(), ...Object.fromEntries(values) }
 }
 
 function firstMessage(child: ChildProcess, ended: Promise<unknown>): Promise<RoleMessage | undefined> {

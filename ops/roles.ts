@@ -2,12 +2,14 @@ import type { ClientConfig } from 'pg'
 import type { Bus } from '../bus/connect.ts'
 import type { ExposedSchemas } from '../gateways/data/postgres-introspect.ts'
 import type { PersistedOptions } from '../gateways/graphql/persisted.ts'
+import type { GraphqlGatewayOptions } from '../gateways/graphql/server.ts'
 import type { FrontPageOptions } from '../gateways/rest/front-page.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
 import { datasource } from './datasource.ts'
 import { startFunctions, startFunctionsWorker } from './function-roles.ts'
 import { OperatorError } from './local/operator-error.ts'
+import { isMysqlWanted, mysqlDatasource } from './mysql-datasource.ts'
 import { observe } from './observe.ts'
 import { startProvisioning, startProvisioningWorker } from './provisioning-roles.ts'
 import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
@@ -26,6 +28,7 @@ export interface Role {
   readonly portKey?:
     | 'gateway.rest.port'
     | 'gateway.graphql.port'
+    | 'gateway.graphql-mysql.port'
     | 'gateway.functions.port'
     | 'gateway.provisioning.port'
     | 'gateway.workflows.port'
@@ -33,12 +36,21 @@ export interface Role {
   readonly paths?: readonly { readonly title: string; readonly path: string }[]
   /** Whether it has nothing to do without the bus. */
   readonly needsBus: boolean
+  /** Whether `busbar up` runs it; absent: always. */
+  readonly isWanted?: (config: Config) => boolean
   start(context: RoleContext): Promise<RunningRole>
 }
 
 /** Every role there is, in the order of their start. The one place where roles are wired; a process loads only its own. */
 export const roles: readonly Role[] = [
   { name: 'worker:capture', title: 'Change capture', needsBus: true, start: startCaptureWorker },
+  {
+    name: 'worker:capture-mysql',
+    title: 'Change capture of MySQL',
+    needsBus: true,
+    isWanted: isMysqlWanted,
+    start: startMysqlCaptureWorker,
+  },
   { name: 'worker:functions', title: 'Function worker', needsBus: true, start: startFunctionsWorker },
   { name: 'worker:workflows', title: 'Workflow worker', needsBus: true, start: startWorkflowsWorker },
   { name: 'worker:scheduler', title: 'Workflow scheduler', needsBus: true, start: startWorkflowsScheduler },
@@ -63,6 +75,15 @@ export const roles: readonly Role[] = [
     paths: [{ title: 'endpoint', path: '/graphql' }],
     needsBus: false,
     start: startGraphql,
+  },
+  {
+    name: 'gateway:graphql-mysql',
+    title: 'GraphQL API on MySQL',
+    portKey: 'gateway.graphql-mysql.port',
+    paths: [{ title: 'endpoint', path: '/graphql' }],
+    needsBus: false,
+    isWanted: isMysqlWanted,
+    start: startMysqlGraphql,
   },
   {
     name: 'gateway:functions',
@@ -160,16 +181,65 @@ async function startRest({ config, log }: RoleContext): Promise<RunningRole> {
 }
 
 async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> {
-  const { startGraphqlGateway } = await import('../gateways/graphql/server.ts')
   const connection = servedDatabase(config, 'The GraphQL API')
-  const bus = config['app.nats.enabled'] ? await openBus(config, log, 'gateway:graphql', 'changes') : undefined
+  return await serveGraphql(config, log, {
+    name: 'gateway:graphql',
+    source: config['app.changes.source'],
+    served: { connection, schemas: exposedSchemas(config), port: gatewayPort(config, 'gateway.graphql.port') },
+  })
+}
+
+async function startMysqlGraphql({ config, log }: RoleContext): Promise<RunningRole> {
+  const { connection: mysql, schemas } = mysqlDatasource(config, 'The GraphQL API on MySQL')
+  return await serveGraphql(config, log, {
+    name: 'gateway:graphql-mysql',
+    source: config['mysql.changes.source'],
+    served: { mysql, schemas, port: gatewayPort(config, 'gateway.graphql-mysql.port') },
+  })
+}
+
+async function startMysqlCaptureWorker({ config, log, signal }: RoleContext): Promise<RunningRole> {
+  const { startMysqlCapture } = await import('../workers/capture/mysql-capture.ts')
+  const bus = await openBus(config, log, 'worker:capture-mysql', 'changes')
+  const capture = startMysqlCapture({
+    ...mysqlDatasource(config, 'Change capture of MySQL'),
+    source: config['mysql.changes.source'],
+    bus: bus.connection,
+    streamName: config['app.nats.stream-name'],
+    signal,
+    onObservation: observe(log),
+  })
+  return {
+    async stop() {
+      await capture.stop()
+      await bus.close()
+    },
+  }
+}
+
+interface ServedGraphql {
+  readonly name: string
+  readonly source: string
+  readonly served: Pick<GraphqlGatewayOptions, 'connection' | 'mysql' | 'schemas' | 'port'>
+}
+
+async function serveGraphql(
+  config: Config,
+  log: RoleContext['log'],
+  { name, source, served }: ServedGraphql,
+): Promise<RunningRole> {
+  const { startGraphqlGateway } = await import('../gateways/graphql/server.ts')
+  const bus = config['app.nats.enabled'] ? await openBus(config, log, name, 'changes') : undefined
+  const changes = bus && {
+    ...changesOptions(config, bus),
+    source,
+    maxSockets: config['app.changes.max-clients'],
+  }
   const gateway = await startGraphqlGateway({
+    ...served,
     host: config['server.host'],
-    port: gatewayPort(config, 'gateway.graphql.port'),
-    connection,
     poolSize: config['app.pool-size'],
     statementTimeoutMs: config['app.statement-timeout'],
-    schemas: exposedSchemas(config),
     naming: config['app.graphql.naming'],
     defaultPageSize: config['app.default-page-size'],
     maxPageSize: config['app.max-page-size'],
@@ -184,11 +254,10 @@ async function startGraphql({ config, log }: RoleContext): Promise<RunningRole> 
     },
     persisted: await persistedDocuments(config),
     maxCost: config['app.graphql.max-cost'],
-    roleSchemas: config['app.graphql.role-schemas'],
+    // Roles are PostgreSQL's.
+    roleSchemas: config['app.graphql.role-schemas'] && served.mysql === undefined,
     emitCommands: config['app.nats.enabled'],
-    ...(bus === undefined
-      ? {}
-      : { changes: { ...changesOptions(config, bus), maxSockets: config['app.changes.max-clients'] } }),
+    ...(changes === undefined ? {} : { changes }),
     onObservation: observe(log),
   })
   return {

@@ -26,6 +26,8 @@ export function upTable(state: UpState): string {
   if (state.bus) rows.push(['NATS JetStream', maskUrl(config['app.nats.url'])])
   const served = config['spring.datasource.url']
   if (served !== undefined) rows.push([state.sample ? 'Database (sample)' : 'Database', maskUrl(served)])
+  const mysql = config['mysql.datasource.url']
+  if (mysql !== undefined) rows.push(['MySQL', maskUrl(mysql)])
   if (state.postgres !== undefined) rows.push(['  its password', `${postgresHome(folder)}/password (user postgres)`])
   rows.push(['Data folder', `${folder} (logs in logs/)`], ['Stop', 'Ctrl-C'])
   if (state.sample) {

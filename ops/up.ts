@@ -5,6 +5,8 @@ import type { LoadedConfig } from '../schemas/config/load.ts'
 import type { Config } from '../schemas/config.ts'
 import { connectOnce, datasource } from './datasource.ts'
 import { onInterrupt } from './interrupt.ts'
+import { bringMariadb } from './local/mariadb-binaries.ts'
+import { startMariadb } from './local/mariadb-server.ts'
 import { bringNats } from './local/nats-fetch.ts'
 import { startNats } from './local/nats-server.ts'
 import { OperatorError } from './local/operator-error.ts'
@@ -13,6 +15,8 @@ import { startPostgres } from './local/postgres-server.ts'
 import { serverService } from './local/service.ts'
 import { lockDataFolder } from './lock.ts'
 import { openLogFile } from './log-file.ts'
+import { withOwnMysqlKeys } from './mysql-datasource.ts'
+import { ensureMysqlSample } from './mysql-sample.ts'
 import { stopProvisionedServers } from './provisioning-roles.ts'
 import { replicationFindings } from './replication.ts'
 import { roleProcess } from './role-process.ts'
@@ -27,6 +31,8 @@ import { upTable } from './up-table.ts'
 export interface UpOptions {
   /** NATS and PostgreSQL only; the roles are for you to run. */
   readonly serversOnly: boolean
+  /** A MariaDB besides, unless a MySQL is configured. */
+  readonly withMysql: boolean
 }
 
 const leastFreeBytes = 256 * 1024 * 1024
@@ -37,7 +43,9 @@ const leastFreeBytes = 256 * 1024 * 1024
  *
  * @throws {OperatorError} one line, after whatever was started has been stopped again.
  */
-export async function up({ values, sources }: LoadedConfig, folder: string, options: UpOptions): Promise<void> {
+export async function up(loaded: LoadedConfig, folder: string, options: UpOptions): Promise<void> {
+  const { sources } = loaded
+  const values = withOwnMysqlKeys(loaded.values)
   const startedAt = performance.now()
   prepareFolder(folder)
   const unlock = lockDataFolder(folder)
@@ -89,20 +97,29 @@ async function stopAll(started: Kept[]): Promise<void> {
   }
 }
 
-async function startAll(loaded: LoadedConfig, house: House, { serversOnly }: UpOptions) {
-  const own = ownServers(loaded)
+async function startAll(loaded: LoadedConfig, house: House, { serversOnly, withMysql }: UpOptions) {
+  const own = { ...ownServers(loaded), mysql: withMysql && loaded.values['mysql.datasource.url'] === undefined }
   const bus = busWanted(loaded)
-  const chosen = serversOnly ? [] : roles.filter((role) => bus || !role.needsBus)
+  const chosen = serversOnly
+    ? []
+    : roles.filter((role) => (bus || !role.needsBus) && (own.mysql || role.isWanted?.(loaded.values) !== false))
   requireOwnPorts(loaded.values, chosen)
-  await requireFreePorts(loaded.values, { nats: bus && own.nats, postgres: own.postgres, roles: chosen })
+  await requireFreePorts(loaded.values, {
+    nats: bus && own.nats,
+    postgres: own.postgres,
+    mysql: own.mysql,
+    roles: chosen,
+  })
   const nats = bus && own.nats ? await keepNats(loaded.values, house) : undefined
   const postgres = own.postgres ? await keepPostgres(loaded.values, house) : undefined
+  const mysqlUrl = own.mysql ? await keepMysql(loaded.values, house) : undefined
   const config = await effective(
     { ...loaded.values, ...pageDefaults(loaded), ...keptKeys(loaded, house.folder) },
     {
       bus,
       natsUrl: nats?.url,
       postgresUrl: postgres?.url,
+      mysqlUrl,
       tell: house.tell,
     },
   )
@@ -157,6 +174,7 @@ function prepareFolder(folder: string): void {
 interface WantedPorts {
   readonly nats: boolean
   readonly postgres: boolean
+  readonly mysql: boolean
   readonly roles: readonly Role[]
 }
 
@@ -171,6 +189,7 @@ async function requireFreePorts(config: Config, wanted: WantedPorts): Promise<vo
     )
   }
   if (wanted.postgres) await requireFree('127.0.0.1', config['postgres.port'], 'PostgreSQL', '--postgres.port=<port>')
+  if (wanted.mysql) await requireFree('127.0.0.1', config['mysql.port'], 'MariaDB', '--mysql.port=<port>')
   for (const { portKey, title } of wanted.roles) {
     if (portKey === undefined) continue
     await requireFree(config['server.host'], gatewayPort(config, portKey), `the ${title}`, `--${portKey}=<port>`)
@@ -211,10 +230,22 @@ async function keepPostgres(config: Config, { folder, tell, keep }: House): Prom
   return kept
 }
 
+/** Answers the server's URL. */
+async function keepMysql(config: Config, { folder, tell, keep }: House): Promise<string> {
+  const binaries = await bringMariadb({ searchPath: searchPath(), folder }, tell)
+  const dataDir = join(folder, 'mariadb')
+  const options = { dataDir, binaries, port: config['mysql.port'] }
+  const kept = await keep(serverService('MariaDB', () => startMariadb(options)))
+  tell('MariaDB runs')
+  if (kept.url === undefined) throw new Error('MariaDB has no URL')
+  return kept.url
+}
+
 interface Brought {
   readonly bus: boolean
   readonly natsUrl: string | undefined
   readonly postgresUrl: string | undefined
+  readonly mysqlUrl: string | undefined
   readonly tell: (line: string) => void
 }
 
@@ -225,9 +256,10 @@ function keptKeys({ values }: LoadedConfig, folder: string): Partial<Config> {
 }
 
 /** The configuration of the roles: what was configured, and our own servers where nothing was. */
-async function effective(config: Config, { bus, natsUrl, postgresUrl, tell }: Brought): Promise<Config> {
+async function effective(config: Config, { bus, natsUrl, postgresUrl, mysqlUrl, tell }: Brought): Promise<Config> {
   const own: { -readonly [Name in keyof Config]?: Config[Name] } = { 'app.nats.enabled': bus }
   if (natsUrl !== undefined) own['app.nats.url'] = natsUrl
+  if (mysqlUrl !== undefined) own['mysql.datasource.url'] = await ensureMysqlSample(mysqlUrl)
   if (postgresUrl !== undefined && config['platform.datasource.url'] === undefined) {
     own['platform.datasource.url'] = await ensureDatabase(postgresUrl, platformName)
   }

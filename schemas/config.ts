@@ -66,6 +66,18 @@ export const configKeys = {
   'spring.datasource.password': key(text, undefined, 'Its password; goes before a password in the URL', {
     secret: true,
   }),
+  'mysql.datasource.url': key(
+    text,
+    undefined,
+    'A MySQL or MariaDB to serve as GraphQL, beside PostgreSQL: `jdbc:mysql://host:port/db`, `jdbc:mariadb://…` or `mysql://…`; with `app.database-type=mysql` it may stand in `spring.datasource.url`',
+  ),
+  'mysql.datasource.username': key(text, undefined, 'Its user; goes before a user in the URL'),
+  'mysql.datasource.password': key(text, undefined, 'Its password; goes before a password in the URL', {
+    secret: true,
+  }),
+  'mysql.schemas': key(list, [], "Databases of it to expose, separated by commas, or `ALL`; none: the URL's own"),
+  'mysql.changes.source': key(token, 'mysql', 'Name of it in the subjects of its changes'),
+  'mysql.port': key(port, 13_306, 'Port of the MariaDB that `busbar up --with-mysql` brings'),
   'server.port': key(
     port,
     undefined,
@@ -74,6 +86,7 @@ export const configKeys = {
   'server.host': key(text, '127.0.0.1', 'Address to listen on; `0.0.0.0` in a container'),
   'gateway.rest.port': key(port, 20_000, 'HTTP port of the REST API'),
   'gateway.graphql.port': key(port, 10_000, 'HTTP port of the GraphQL API'),
+  'gateway.graphql-mysql.port': key(port, 10_001, 'HTTP port of the GraphQL API on MySQL'),
   'gateway.graphql.url': key(
     Type.String({ pattern: '^(auto|https?://[^\\s]+)$' }),
     undefined,

@@ -1,5 +1,5 @@
 import { Rejected } from '../../schemas/failure.ts'
-import type { DatabaseType, Table } from './catalog.ts'
+import type { Column, DatabaseType, Table } from './catalog.ts'
 import { compareAsTexts, compareOf } from './changes-compare.ts'
 import type { RawMembers } from './changes-event.ts'
 import { rawElements } from './changes-json.ts'
@@ -58,6 +58,8 @@ const changeOperators: readonly OperatorName[] = [...equality, ...ordering, ...t
 interface OperandSql {
   readonly slot: number
   readonly sql: string
+  readonly column: Column
+  readonly list: boolean
 }
 
 /** @throws {Rejected} when a comparison cannot be made outside of the database. */
@@ -77,7 +79,8 @@ function operandsOf(filter: Filter, table: Table): OperandSql[] {
 
 function operandsOfComparison(filter: Comparison, table: Table): OperandSql[] {
   const { operator, column, slots } = filter
-  const { type } = table.columnByName.get(column)!
+  const field = table.columnByName.get(column)!
+  const { type } = field
   const why = misfit(operator, type)
   if (why !== null) {
     throw new Rejected('data/invalid-filter', `${column}: ${operator} ${why}`, {
@@ -87,7 +90,12 @@ function operandsOfComparison(filter: Comparison, table: Table): OperandSql[] {
   }
   if (textual.has(operator) || operator === 'is') return []
   const list = operators[operator].operand === 'list' && !isArray(type)
-  return slots.map((slot) => ({ slot, sql: list ? `$${slot}::${typeName(type.base)}[]` : parameter(slot, type) }))
+  return slots.map((slot) => ({
+    slot,
+    column: field,
+    list,
+    sql: list ? `$${slot}::${typeName(type.base)}[]` : parameter(slot, type),
+  }))
 }
 
 function misfit(operator: OperatorName, type: DatabaseType): string | null {
@@ -109,6 +117,15 @@ async function writeOperands(
 ): Promise<ReadonlyMap<number, string>> {
   const values = new Map<number, string>()
   if (operands.length === 0) return values
+  const { changes } = database
+  if (changes !== undefined) {
+    for (const { slot, column, list } of operands) {
+      const text = parameters[slot - 1] ?? ''
+      const write = (each: string) => changes.writeOperand(column, each)
+      values.set(slot, list ? `[${changes.readList(text).map(write).join(',')}]` : write(text))
+    }
+    return values
+  }
   const used = [...new Set(operands.map(({ slot }) => slot))].sort((one, other) => one - other)
   // Only the slots of the statement may be sent, so they are counted anew.
   const columns = operands.map(

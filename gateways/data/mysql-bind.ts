@@ -3,7 +3,7 @@ import type { BodyColumn, BodyRows, Conversion, Step } from './mysql-statement.t
 import type { Parameter, RawRow } from './statement.ts'
 
 /** A value as the driver sends it. */
-export type BoundValue = string | number | Buffer | null
+export type BoundValue = string | Buffer | null
 
 export interface BoundStatement {
   readonly text: string
@@ -41,10 +41,12 @@ function bind(
 ): BoundStatement {
   const values: BoundValue[] = []
   const parameter = (slot: number) => parameters[slot - 1] ?? null
-  const texts = pieces.map((piece): string => {
+  const textOf = (piece: Step['pieces'][number]): string => {
     if (typeof piece === 'string') return piece
     switch (piece.kind) {
       case 'slot':
+        // The limits of aggregates take no marks.
+        if (piece.as === 'number') return wholeNumber(parameter(piece.slot))
         values.push(converted(parameter(piece.slot), piece.as))
         return '?'
       case 'list': {
@@ -62,8 +64,13 @@ function bind(
       case 'written':
         return writtenKeys(piece, written, values)
     }
-  })
-  return { text: texts.join(''), values }
+  }
+  return { text: pieces.map(textOf).join(''), values }
+}
+
+function wholeNumber(text: Parameter): string {
+  if (text !== null && /^\d{1,15}$/.test(text)) return text
+  throw new Error('What stands in a statement is no whole number')
 }
 
 function writtenKeys(
@@ -100,7 +107,7 @@ function chunksOf(rows: readonly BoundRow[], columns: number): BoundRow[][] {
   const most = Math.max(1, Math.floor(maxMarks / Math.max(1, columns)))
   let size = 0
   for (const row of rows) {
-    const own = row.reduce<number>((sum, value) => sum + (typeof value === 'number' ? 8 : (value?.length ?? 1)), 0)
+    const own = row.reduce<number>((sum, value) => sum + (value?.length ?? 1), 0)
     const last = chunks.at(-1)
     if (last === undefined || last.length >= most || size + own > maxCharacters) {
       chunks.push([row])
@@ -119,7 +126,7 @@ function placesOf(text: string): number[] {
 }
 
 /** The members of a list as `arrayLiteral` writes it. */
-function listMembers(text: string): string[] {
+export function listMembers(text: string): string[] {
   return [...text.matchAll(/"((?:[^"\\]|\\.)*)"/gs)].map(([, member]) => member!.replace(/\\(.)/gs, '$1'))
 }
 
@@ -128,10 +135,8 @@ function converted(text: string | null, as: Conversion): BoundValue {
   switch (as) {
     case 'text':
       return text
-    case 'number':
-      return Number(text)
     case 'boolean':
-      return /^(t|true|y|yes|on|1)$/i.test(text.trim()) ? '1' : '0'
+      return isTrue(text) ? '1' : '0'
     case 'bytes':
       return Buffer.from(text.replace(/^\\x/i, ''), 'hex')
     case 'moment':
@@ -141,10 +146,14 @@ function converted(text: string | null, as: Conversion): BoundValue {
   }
 }
 
+export function isTrue(text: string): boolean {
+  return /^(t|true|y|yes|on|1)$/i.test(text.trim())
+}
+
 const isoMoment = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(\.\d+)?\s*(Z|[+-]\d\d(?::?\d\d)?)?$/i
 
 /** In universal time, without the letters of ISO 8601; what is no moment is left to the server. */
-function moment(text: string): string {
+export function moment(text: string): string {
   const [, day, time, fraction = '', offset] = isoMoment.exec(text.trim()) ?? []
   if (day === undefined || time === undefined) return text
   const seconds = time.length === 5 ? `${time}:00` : time

@@ -3,6 +3,7 @@ import { createConnection, createPool } from 'mysql2/promise'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { type BoundStatement, bindStep } from './mysql-bind.ts'
 import { isLost, type MysqlError, translateMysqlError } from './mysql-errors.ts'
+import { mysqlChanges } from './mysql-operand.ts'
 import type { Flavour } from './mysql-sql.ts'
 import type { MysqlStatement, Step } from './mysql-statement.ts'
 import { outcomeUnknown, reasonOf, unavailable } from './postgres-failures.ts'
@@ -63,6 +64,7 @@ async function flavourOf(connection: { query(text: string): Promise<unknown> }):
 /** A pool of connections; each `run` is one statement of the server's own, or a few in one transaction. */
 export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
   readonly flavour: Flavour
+  readonly changes = mysqlChanges
   readonly #pool: Pool
   readonly #options: Required<Omit<MysqlOptions, 'onObservation'>>
   readonly #observe: (observation: MysqlObservation) => void

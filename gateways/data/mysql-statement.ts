@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { Statement } from './statement.ts'
 
 /** How the text of a parameter becomes what the server reads. */
-export type Conversion = 'text' | 'boolean' | 'bytes' | 'moment' | 'number' | 'keys'
+export type Conversion = 'text' | 'boolean' | 'bytes' | 'moment' | 'keys'
 
 /** A column of a body, and what its value is in the statement: a mark, or a function of it. */
 export interface BodyColumn {
@@ -25,7 +25,7 @@ export interface BodyRows {
 
 type Piece =
   | string
-  | { readonly kind: 'slot'; readonly slot: number; readonly as: Conversion }
+  | { readonly kind: 'slot'; readonly slot: number; readonly as: Conversion | 'number' }
   /** As many marks as the list has members. */
   | { readonly kind: 'list'; readonly slot: number; readonly as: Conversion; readonly sql: string }
   /** Of a body that is one object. */
@@ -52,7 +52,8 @@ export interface MysqlStatement extends Statement {
  * knows them by the order they come in, and that is known at the end.
  */
 
-export function slotMark(slot: number, as: Conversion): string {
+/** @param as `number` for a whole one that stands in the text itself */
+export function slotMark(slot: number, as: Conversion | 'number'): string {
   return mark({ kind: 'slot', slot, as })
 }
 

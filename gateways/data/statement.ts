@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import type { Column } from './catalog.ts'
 
 /** A parameterised SQL statement; parameters are `$1…`, sent in text format, null as SQL NULL. */
 export interface Statement {
@@ -44,8 +45,18 @@ export interface RawResult {
 
 export type Run = (statement: Statement, parameters: readonly Parameter[], context: CallContext) => Promise<RawResult>
 
-/** The effect edge to PostgreSQL: one round trip, one implicit transaction. */
+/** Of a database whose account sees all rows and columns, and that is not asked for operands. */
+export interface ChangeDialect {
+  /** The JSON text of a value of the column, as its change events have it. */
+  readonly writeOperand: (column: Column, text: string) => string
+  /** The members of a list of operands. */
+  readonly readList: (text: string) => readonly string[]
+}
+
+/** The effect edge to the database: one round trip, one implicit transaction. */
 export interface Database {
+  /** For change streams; absent: it is asked, in PostgreSQL's words. */
+  readonly changes?: ChangeDialect
   /** @throws {Rejected|Unavailable} the database's error, translated (SQLSTATE in `details.sqlstate`). */
   readonly run: Run
 }

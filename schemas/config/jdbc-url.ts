@@ -1,7 +1,7 @@
 import { ConfigError } from './config-error.ts'
 import { maskUrl } from './mask.ts'
 
-/** Where and how to reach a PostgreSQL database. */
+/** Where and how to reach a database. */
 export interface DatabaseAddress {
   readonly host: string
   readonly port: number
@@ -42,6 +42,24 @@ const tlsModes: Readonly<Record<string, Tls['mode'] | undefined>> = {
   'verify-full': 'verify-full',
 }
 
+/** What a kind of database's URLs look like. */
+interface UrlKind {
+  readonly schemes: readonly string[]
+  readonly port: number
+  readonly example: string
+}
+
+const postgresUrl: UrlKind = {
+  schemes: ['postgresql', 'postgres'],
+  port: 5432,
+  example: 'jdbc:postgresql://host:5432/database or postgresql://user@host:5432/database',
+}
+const mysqlUrl: UrlKind = {
+  schemes: ['mysql', 'mariadb'],
+  port: 3306,
+  example: 'jdbc:mysql://host:3306/database, jdbc:mariadb://host:3306/database or mysql://user@host:3306/database',
+}
+
 /**
  * Reads `jdbc:postgresql://host:port/db?…` and `postgresql://user:password@host:port/db?…`. Of several hosts the first is
  * taken; parameters that concern only the Java driver are passed over.
@@ -50,14 +68,30 @@ const tlsModes: Readonly<Record<string, Tls['mode'] | undefined>> = {
  * Source: https://jdbc.postgresql.org/documentation/use/
  */
 export function readDatabaseUrl(url: string, origin: UrlOrigin): DatabaseAddress {
+  return readUrl(url, origin, postgresUrl)
+}
+
+/**
+ * The same of `jdbc:mysql://host:port/db?…`, `jdbc:mariadb://…`, `mysql://…` and `mariadb://…`; the parameters that count are `user`,
+ * `password`, `sslMode` and `useSSL`.
+ *
+ * @throws {ConfigError} naming the key, never the password.
+ * Source: MySQL Connector/J Developer Guide, "Connection URL Syntax"; "About MariaDB Connector/J"
+ */
+export function readMysqlUrl(url: string, origin: UrlOrigin): DatabaseAddress {
+  return readUrl(url, origin, mysqlUrl)
+}
+
+/** Whether it looks like the URL of a MySQL or MariaDB. */
+export function isMysqlUrl(url: string): boolean {
+  return /^(?:jdbc:)?(?:mysql|mariadb):/i.test(url.trim())
+}
+
+function readUrl(url: string, origin: UrlOrigin, kind: UrlKind): DatabaseAddress {
   const refuse = (reason: string) => new ConfigError(`${origin.key} ${reason}: ${maskUrl(url).slice(0, 200)}`)
   const [, jdbc, scheme, rest = ''] = /^(jdbc:)?([a-z0-9]+):(.*)$/is.exec(url.trim()) ?? []
-  if (
-    scheme === undefined ||
-    !['postgresql', 'postgres'].includes(scheme.toLowerCase()) ||
-    (!jdbc && !rest.startsWith('//'))
-  ) {
-    throw refuse('must look like jdbc:postgresql://host:5432/database or postgresql://user@host:5432/database')
+  if (scheme === undefined || !kind.schemes.includes(scheme.toLowerCase()) || (!jdbc && !rest.startsWith('//'))) {
+    throw refuse(`must look like ${kind.example}`)
   }
   const { hosts, path, query } = split(rest)
   const parameters = readParameters(query, refuse)
@@ -65,16 +99,37 @@ export function readDatabaseUrl(url: string, origin: UrlOrigin): DatabaseAddress
   const [user, password] = credentials < 0 ? [] : userInfo(hosts.slice(0, credentials), refuse)
   const first = hosts.slice(credentials + 1).split(',')[0] ?? ''
   return {
-    ...hostAndPort(first, refuse),
+    ...hostAndPort(first, kind.port, refuse),
     database: decoded(path, refuse) || undefined,
     user: parameters.get('user') ?? user,
     password: parameters.get('password') ?? password,
-    tls: readTls(parameters, refuse),
+    tls: kind === mysqlUrl ? readMysqlTls(parameters, refuse) : readTls(parameters, refuse),
     currentSchema: parameters.get('currentschema'),
     applicationName: parameters.get('applicationname') ?? parameters.get('application_name'),
-    connectTimeoutMs: seconds(parameters, refuse),
+    connectTimeoutMs: kind === mysqlUrl ? undefined : seconds(parameters, refuse),
     options: parameters.get('options'),
   }
+}
+
+const mysqlTlsModes: Readonly<Record<string, Tls['mode'] | undefined>> = {
+  disable: undefined,
+  disabled: undefined,
+  preferred: undefined,
+  trust: 'encrypt',
+  required: 'encrypt',
+  'verify-ca': 'verify-ca',
+  'verify-full': 'verify-full',
+  'verify-identity': 'verify-full',
+}
+
+function readMysqlTls(parameters: ReadonlyMap<string, string>, refuse: Refuse): Tls | undefined {
+  const mode = parameters.get('sslmode')?.toLowerCase().replaceAll('_', '-')
+  if (mode !== undefined && !(mode in mysqlTlsModes)) {
+    throw refuse(`has an unknown sslMode ${JSON.stringify(mode)}, known are ${Object.keys(mysqlTlsModes).join(', ')}`)
+  }
+  const asked = mode === undefined ? (parameters.get('usessl') === 'true' ? 'encrypt' : undefined) : mysqlTlsModes[mode]
+  if (asked === undefined) return undefined
+  return { mode: asked, rootCertFile: parameters.get('serversslcert'), certFile: undefined, keyFile: undefined }
 }
 
 /** The address as a JDBC URL, with everything in it but the defaults. */
@@ -112,10 +167,14 @@ function split(rest: string): { readonly hosts: string; readonly path: string; r
   return { hosts: address.slice(2, slash), path: address.slice(slash + 1), query }
 }
 
-function hostAndPort(text: string, refuse: Refuse): { readonly host: string; readonly port: number } {
+function hostAndPort(
+  text: string,
+  defaultPort: number,
+  refuse: Refuse,
+): { readonly host: string; readonly port: number } {
   const match = /^(?:\[([^\]]+)\]|([^:[\]]*))(?::(\d*))?$/.exec(text)
   if (match === null) throw refuse('has a host that cannot be read')
-  const port = match[3] ? Number(match[3]) : 5432
+  const port = match[3] ? Number(match[3]) : defaultPort
   if (port < 1 || port > 65_535) throw refuse('has a port that is not between 1 and 65535')
   return { host: match[1] ?? (decoded(match[2] ?? '', refuse) || 'localhost'), port }
 }
