@@ -26,7 +26,9 @@ export type CallsObservation =
 const stream = 'CALLS'
 const consumerName = 'workers-functions-calls'
 /** A call that a dead worker was given and had not begun goes to another one after this. */
-const ackWaitMs = 2_000
+const ackWaitMs = 5_000
+/** After this a call that came when there were too many is offered again. */
+const busyMs = 200
 /** Messages, each of some calls. */
 const prefetch = 128
 const maxTargets = 2_000
@@ -88,8 +90,9 @@ class Serving {
     try {
       for await (const message of messages) {
         if (signal.aborted) message.nak()
+        // At once: what lies here for longer than the server waits is another worker's too, and would run twice.
+        else if (this.#held.size >= this.#options.maxCalls) message.nak(busyMs)
         else this.#take(message)
-        while (this.#held.size >= this.#options.maxCalls && !signal.aborted) await this.#progress()
       }
     } finally {
       signal.removeEventListener('abort', stop)
