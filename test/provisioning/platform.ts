@@ -13,6 +13,7 @@ import { openLocalDriver } from '../../workers/provisioning/local/open-local.ts'
 import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
 import { type ProvisioningObservation, startProvisioningWorker } from '../../workers/provisioning/worker.ts'
 import { testNats } from '../support/servers.ts'
+import { mariadbHere } from './care-mysql-node.ts'
 
 export interface Answer {
   readonly status: number
@@ -72,6 +73,10 @@ export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}
       secretKeys,
       ports,
       postgres: async () => findAllPostgres('/usr/bin:/bin', account),
+      mysql: async () => {
+        const binaries = mariadbHere()
+        return binaries === undefined ? null : { version: '10.11.0', binaries }
+      },
     }
     const running = await startProvisioningWorker({
       bus: await connected('worker'),

@@ -37,8 +37,8 @@ const stream = 'EVT_PROVISIONING'
 const actor = 'busbar'
 /** How often a step is run again after a passing fault, before its operation is undone. */
 const maxTries = 8
-/** What an undo does must be done: it is tried for hours. */
-const maxUndoTries = 200
+/** What an undo does should be done: it is tried for some minutes. */
+const maxUndoTries = 20
 const longestPauseMs = 30_000
 
 export function instancePlace(projectName: string) {
@@ -154,7 +154,9 @@ function failureOf({ explain }: RunnerOptions, error: unknown) {
 /** By name, as everywhere. */
 function isPassing(error: unknown, undoing: boolean): boolean {
   const { name, kind } = error as { name?: unknown; kind?: unknown }
-  return undoing || isBroken(error) || name === 'Unavailable' || name === 'BusUnavailable' || kind === 'unavailable'
+  // What the server refuses it will refuse again.
+  if (undoing) return name !== 'Rejected' && kind !== 'refused'
+  return isBroken(error) || name === 'Unavailable' || name === 'BusUnavailable' || kind === 'unavailable'
 }
 
 /** A connection to a server that ended, or is about to. Source: PostgreSQL, appendix A, classes 08 and 57. */

@@ -47,7 +47,7 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
   const mysql = mysqlPlans(place)
   const watched = new Map<string, Watched & Measured>()
   const rememberedOf = ({ uid }: Instance) => {
-    const known = watched.get(uid) ?? { missingSince: new Map(), silent: 0, before: undefined, diskBytes: null }
+    const known = watched.get(uid) ?? { missingSince: new Map(), before: undefined, diskBytes: null }
     watched.set(uid, known)
     return known
   }

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import { Unavailable } from '../../../schemas/failure.ts'
 import { type Instance, isUnderWay } from '../../../schemas/provisioning/instance.ts'
 import { sizeText, tiers } from '../../../schemas/provisioning/tiers.ts'
@@ -7,19 +9,19 @@ import { setSynchronous } from './create.ts'
 import { hasData, isStandby } from './members.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
-import { withSession } from './postgres-session.ts'
 
 /** What is remembered between two looks. */
 export interface Watched {
   /** Since when each has not been replicating, by name; performance.now(). */
   readonly missingSince: Map<string, number>
-  /** Looks in a row at which the primary did not answer. */
-  silent: number
   /** As measured last. */
   readonly diskBytes: number | null
 }
 
-const silentLooks = 3
+/** How long the primary may take to answer, and how often in a row it may not. */
+const probeMs = 2_000
+const probePauseMs = 300
+const silentProbes = 3
 /** Of its quota, from which on a full instance is written to again. */
 const roomAgain = 0.95
 /** A standby that has not come back by then is made anew. */
@@ -34,9 +36,8 @@ export async function observe(place: LocalPlace, instance: Instance, watched: Wa
   let streaming: readonly string[]
   try {
     streaming = await streamingStandbys(opened)
-    watched.silent = 0
   } catch (error) {
-    return await silentPrimary(opened, instance, watched, error as Error)
+    return await silentPrimary(opened, instance, error as Error)
   }
   const full = await seeToStorage(opened, instance, watched.diskBytes)
   if (full !== null) return full
@@ -75,28 +76,35 @@ async function seeToStorage(
   }
 }
 
+/** Asked quickly, in a session of its own: a server that hangs takes a connection and says nothing. */
 async function streamingStandbys(opened: PostgresInstance): Promise<readonly string[]> {
-  return await withSession(
-    opened.primary(),
-    async (client) => {
-      const { rows } = await client.query<{ name: string }>(
-        "select application_name as name from pg_stat_replication where state = 'streaming'",
-      )
-      return rows.map(({ name }) => name)
-    },
-    { database: 'postgres', statementTimeoutMs: 3_000, applicationName: 'busbar health' },
-  )
+  const { port, superuser } = opened.primary()
+  const client = new pg.Client({
+    host: '127.0.0.1',
+    port,
+    user: superuser.user,
+    password: superuser.password,
+    database: 'postgres',
+    application_name: 'busbar health',
+    connectionTimeoutMillis: probeMs,
+    query_timeout: probeMs,
+  })
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ name: string }>(
+      "select application_name as name from pg_stat_replication where state = 'streaming'",
+    )
+    return rows.map(({ name }) => name)
+  } finally {
+    // Not waited for: one that hangs does not say goodbye.
+    void client.end().catch(() => undefined)
+  }
 }
 
 /** A primary that ended has a successor at once, one that does not answer after a few looks. */
-async function silentPrimary(
-  opened: PostgresInstance,
-  instance: Instance,
-  watched: Watched,
-  error: Error,
-): Promise<Observed> {
-  watched.silent++
-  const seen = { health: 'DOWN', reason: error.message } as const
+async function silentPrimary(opened: PostgresInstance, instance: Instance, error: Error): Promise<Observed> {
+  const seen = { health: 'DOWN', reason: 'The database server does not answer' } as const
   const pids = await Promise.all(instance.members.map((member) => opened.control.pid(opened.nodeOf(member))))
   const ended = pids[instance.members.findIndex(({ name }) => name === instance.primary)] === undefined
   // They went together, with what looked after them: none is better than the others.
@@ -105,8 +113,23 @@ async function silentPrimary(
   }
   const able = opened.standbys.some((member) => isStandby(opened.nodeOf(member)))
   if (!able || failedLately(instance, 'FAILOVER')) return seen
-  if (!ended && watched.silent < silentLooks) return seen
+  // It is coming up, or has all its connections taken: alive.
+  const { code } = error as { readonly code?: string }
+  if (!ended && (code === '57P03' || code === '53300')) return seen
+  if (!ended && (await answersYet(opened))) return seen
   return { ...seen, wants: { type: 'FAILOVER', request: { reason: ended ? 'ended' : 'silent' } } }
+}
+
+async function answersYet(opened: PostgresInstance): Promise<boolean> {
+  for (let probe = 1; probe < silentProbes; probe++) {
+    await sleep(probePauseMs)
+    const answered = await streamingStandbys(opened).then(
+      () => true,
+      () => false,
+    )
+    if (answered) return true
+  }
+  return false
 }
 
 function failedLately({ operation }: Instance, type: 'FAILOVER' | 'REPAIR'): boolean {

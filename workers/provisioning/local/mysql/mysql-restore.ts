@@ -85,6 +85,15 @@ async function copyBackup({ backupsFolder, backup, signal }: MysqlRestoreRequest
 async function bringUpTo(closed: MysqlNode, request: MysqlRestoreRequest): Promise<void> {
   const { target, backup, binlogFolder, signal } = request
   if (target.kind !== 'backup') {
+    // Without the tables of rights no user could be made, changed or granted anything by the log.
+    await withMysql(
+      closed,
+      async (connection) => {
+        await connection.query('flush privileges')
+        await setPassword(connection, closed.superuser.user, closed.superuser.password)
+      },
+      { database: null },
+    )
     await replayBinlog(closed, {
       binlogFolder,
       fromFile: backup.binlogFile,

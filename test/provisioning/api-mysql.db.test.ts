@@ -1,0 +1,84 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createConnection } from 'mysql2/promise'
+import t from 'tap'
+import { mariadbHere } from './care-mysql-node.ts'
+import { platform } from './platform.ts'
+
+t.setTimeout(240_000)
+
+const here = mariadbHere() !== undefined
+
+async function query(url: string, sql: string): Promise<unknown> {
+  const connection = await createConnection({ uri: url })
+  try {
+    return (await connection.query(sql))[0]
+  } finally {
+    await connection.end()
+  }
+}
+
+t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false : 'there is no MariaDB' }, async (t) => {
+  const { call } = await platform(t)
+  const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
+  const wanted = { projectName: 'shop', orgId: 'acme', databaseType: 'MYSQL', tier: 'FREE', backup: { enabled: true } }
+  const made = await call('POST', '/api/provision?wait=120', wanted)
+  t.equal(made.status, 201, JSON.stringify(made.body))
+  await query(await url('shop'), 'create table kept (id int primary key)')
+  await query(await url('shop'), 'insert into kept values (1)')
+  const before = await url('shop')
+  t.equal((await call('POST', '/api/provision/shop/credentials/rotate')).status, 200)
+  t.not(await url('shop'), before)
+  await t.rejects(query(before, 'select 1'))
+  const set = await call('PATCH', '/api/provision/shop/parameters?wait=60', { max_connections: '77' })
+  t.equal(set.status, 200, JSON.stringify(set.body))
+  t.same(await query(await url('shop'), 'select @@max_connections as n'), [{ n: 77 }])
+  t.equal((await call('PATCH', '/api/provision/shop/parameters?wait=60', { nonsense: '1' })).status, 422)
+  t.match(
+    (
+      await call('POST', '/api/provision/shop/migrations', {
+        version: '1',
+        name: 'm',
+        sql: 'create table more (id int)',
+      })
+    ).body,
+    { status: 'APPLIED' },
+  )
+  const snapshot = await call('POST', '/api/provision/shop/snapshot/export', { format: 'plain' })
+  t.equal(snapshot.status, 200, JSON.stringify(snapshot.body))
+  t.match((await call('GET', `/api/provision/shop/snapshot/${snapshot.body.id}/download`)).body, /CREATE TABLE/)
+  t.match((await call('GET', '/api/provision/shop/metrics/current')).body, {
+    metricsAvailable: true,
+  })
+  t.equal((await call('GET', '/api/provision/shop/backup/list')).body.backups.length, 1)
+  await sleep(2_100)
+  const targetTime = new Date().toISOString()
+  await sleep(2_100)
+  await query(await url('shop'), 'insert into kept values (2)')
+  const restored = await call('POST', '/api/provision/shop/backup/restore?wait=120', {
+    newProjectId: 'past',
+    targetTime,
+  })
+  t.equal(restored.status, 201, JSON.stringify(restored.body))
+  t.same(await query(await url('past'), 'select id from kept'), [{ id: 1 }])
+  t.equal((await call('DELETE', '/api/provision/past?wait=60')).status, 200)
+  const scaled = await call('PATCH', '/api/provision/shop/scale?wait=120', { tier: 'STANDARD' })
+  t.equal(scaled.status, 200, JSON.stringify(scaled.body))
+  t.equal(scaled.body.members.length, 2)
+  const { readOnlyConnectionUrl } = (await call('GET', '/api/provision/shop/credentials')).body
+  t.same(await query(readOnlyConnectionUrl, 'select count(*) as n from kept'), [{ n: 2 }])
+  t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
+})
+
+t.test('what no server is there for is refused with what to do', async (t) => {
+  const { call } = await platform(t)
+  const refused = await call('POST', '/api/provision', {
+    projectName: 'docs',
+    orgId: 'acme',
+    databaseType: 'MONGODB',
+    tier: 'FREE',
+  })
+  t.equal(refused.status, 424)
+  t.type(refused.body.hint, 'string')
+  t.equal((await call('POST', '/api/setup/install/MONGODB')).status, 424)
+  t.equal((await call('POST', '/api/setup/install/ORACLE')).status, 400)
+})
