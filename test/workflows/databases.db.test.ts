@@ -264,10 +264,14 @@ t.test('db.sqlite', async (t) => {
     await t.rejects(callPlugin('db.sqlite', { sql, maxBytes: 99 }), failure('refused', /more than 99 bytes/))
   })
   t.test('other files are out of reach', async (t) => {
-    await t.rejects(
-      callPlugin('db.sqlite', { sql: "attach '/etc/passwd' as p" }),
-      failure('refused', /cannot be attached|not authorized/),
-    )
+    const path = join(tmpdir(), `busbar-test-${crypto.randomUUID()}`)
+    const denied = failure('refused', /not authorized|authorization denied/)
+    const statements = ['commit', `vacuum main into '${path}'`, 'begin'].map((sql) => ({ sql }))
+    await t.rejects(callPlugin('db.sqlite', { sql: "attach '/etc/passwd' as p" }), denied)
+    await t.rejects(callPlugin('db.sqlite', { statements }), denied)
+    await t.rejects(callPlugin('db.sqlite', { sql: `pragma temp_store_directory = '${tmpdir()}'` }), denied)
+    t.notOk(existsSync(path))
+    t.match(await callPlugin('db.sqlite', { sql: "select 'attach' as word" }), { rows: [{ word: 'attach' }] })
   })
   t.test('a statement that never ends is ended', async (t) => {
     const sql = 'with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r'
