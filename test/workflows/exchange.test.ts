@@ -1,4 +1,3 @@
-import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer as createHttp, type IncomingMessage } from 'node:http'
 import { createServer as createHttps } from 'node:https'
@@ -10,6 +9,7 @@ import { type WebSocket, WebSocketServer } from 'ws'
 import { parse } from 'yaml'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
 import { selfSignedCertificate } from '../support/certificate.ts'
+import { dnsName, testDns } from '../support/dns-wire.ts'
 import { callPlugin, failure, files, openSockets } from './call-plugin.ts'
 
 t.setTimeout(60_000)
@@ -182,40 +182,17 @@ t.test('lines over TCP and TLS', async (t) => {
   await t.rejects(call({ url: 'tls://127.0.0.1:1' }), failure('unavailable'))
 })
 
-/** A name server that knows `example.com`. Source: RFC 1035 section 4 */
-async function testDns() {
-  const server = createSocket('udp4')
-  server.on('message', (question, { port, address }) => {
-    const end = question.indexOf(0, 12) + 1
-    const name = question.toString('latin1', 12, end)
-    const type = question.readUInt16BE(end)
-    const asked = question.subarray(12, end + 4)
-    const head = Buffer.from(question.subarray(0, 12))
-    if (name.includes('silent')) return
-    const known = name.includes('example') && type in records
-    head.writeUInt16BE(known ? 0x8180 : name.includes('broken') ? 0x8182 : 0x8183, 2)
-    head.writeUInt16BE(known ? 1 : 0, 6)
-    head.writeUInt32BE(0, 8)
-    const data = records[type]
-    const record =
-      data === undefined
-        ? Buffer.alloc(0)
-        : Buffer.concat([Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 60, 0, data.length]), data])
-    server.send(Buffer.concat([head, asked, known ? record : Buffer.alloc(0)]), port, address)
-  })
-  server.bind(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  return `dns://127.0.0.1:${server.address().port}`
-}
-
 const records: Readonly<Record<number, Buffer>> = {
   1: Buffer.from([192, 0, 2, 7]),
-  15: Buffer.concat([Buffer.from([0, 10, 4]), Buffer.from('mail'), Buffer.from([0xc0, 12])]),
+  15: Buffer.concat([Buffer.from([0, 10]), dnsName('mail.example.com')]),
 }
 
 t.test('records of DNS', async (t) => {
-  const server = await testDns()
+  const server = `dns://${await testDns(t, (name, type) => {
+    if (name === 'silent.org') return null
+    if (name === 'broken.org') return 2
+    return name === 'example.com' && records[type] !== undefined ? [records[type]] : 3
+  })}`
   t.match(await call({ url: `${server}/example.com` }), { messages: ['192.0.2.7'], address: server.slice(6) })
   t.match(await call({ url: `${server}/example.com?type=mx` }), {
     messages: [{ priority: 10, exchange: 'mail.example.com' }],

@@ -1,6 +1,8 @@
+import dns from 'node:dns/promises'
 import { createServer } from 'node:net'
 import { type Document, Long, ObjectId } from 'mongodb'
 import t from 'tap'
+import { dnsName, testDns } from '../support/dns-wire.ts'
 import { type MongoWire, testMongoWire } from '../support/mongo-wire.ts'
 import { callPlugin, failure, openSockets } from './call-plugin.ts'
 
@@ -197,6 +199,31 @@ t.test('no server leads where tasks may not go', async (t) => {
   })
   for (const option of ['tlsCAFile=/etc/passwd', 'proxyHost=10.0.0.1', 'authMechanism=MONGODB-AWS'])
     await t.rejects(call({ url: `${server.url}?${option}`, operation: 'find' }), failure('refused'))
+})
+
+t.test('members that are looked up have to be of the same domain', async (t) => {
+  const before = dns.getServers()
+  const service = (host: string) => Buffer.concat([Buffer.from([0, 0, 0, 0, 27017 >> 8, 27017 & 255]), dnsName(host)])
+  const settings = Buffer.from('authSource=accounts&replicaSet=rs')
+  const asked: string[] = []
+  const server = await testDns(t, (name, type) => {
+    asked.push(`${name} ${type}`)
+    if (type === 16) return name.startsWith('shop') ? [Buffer.concat([Buffer.from([settings.length]), settings])] : 3
+    if (type !== 33) return 3
+    return name.includes('shop') ? [service('a.db.example')] : [service('a.other.example')]
+  })
+  dns.setServers([server])
+  t.teardown(() => dns.setServers(before))
+  const find = { operation: 'find', database: 'shop' }
+  await t.rejects(
+    call({ url: 'mongodb+srv://app@shop.db.example/', ...find }),
+    failure('unavailable', /"a\.db\.example" cannot be found/),
+  )
+  t.ok(asked.includes('_mongodb._tcp.shop.db.example 33') && asked.includes('shop.db.example 16'))
+  await t.rejects(
+    call({ url: 'mongodb+srv://app@evil.db.example/', ...find }),
+    failure('refused', /no servers of its own domain/),
+  )
 })
 
 t.test('a cancelled task ends its operation on the server and leaves no connection', async (t) => {

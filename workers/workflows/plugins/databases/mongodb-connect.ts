@@ -1,4 +1,4 @@
-import { resolveSrv, resolveTxt } from 'node:dns/promises'
+import dns from 'node:dns/promises'
 import { isIP } from 'node:net'
 import type { ClientSession, Document, MongoClient, MongoClientOptions } from 'mongodb'
 import { pinned } from '../../../egress/hop.ts'
@@ -166,8 +166,8 @@ async function lookUp(name: string, parameters: URLSearchParams): Promise<{ read
     .join('.')
   try {
     const [members, [text = []] = []] = await Promise.all([
-      resolveSrv(`_mongodb._tcp.${name}`),
-      resolveTxt(name).catch(() => []),
+      dns.resolveSrv(`_mongodb._tcp.${name}`),
+      dns.resolveTxt(name).catch(() => []),
     ])
     for (const [option, value] of new URLSearchParams(text.join(''))) {
       if (/^(authSource|replicaSet)$/.test(option) && !parameters.has(option)) parameters.set(option, value)
