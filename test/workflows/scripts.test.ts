@@ -1,9 +1,11 @@
-import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
 import { TaskFailure, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { clearScratch, makeScratch } from '../../workers/workflows/scratch.ts'
 import { trialServices, tryPlugin } from '../../workers/workflows/try-plugin.ts'
 
 const find = (id: string) => catalogue.find(({ manifest }) => manifest.id === id)!
@@ -237,4 +239,21 @@ json.dump({"total": helper.add(int(row["price"]) for row in rows), "arg": sys.ar
 
 t.test('without Python there is a clear refusal', { skip: python && 'python3 is here' }, async (t) => {
   await t.rejects(run('script.python', { script: 'pass' }), { kind: 'refused', message: /There is no python3/ })
+})
+
+t.test('what a killed worker has left on the disk is taken away at the next start', async (t) => {
+  const { pid } = spawnSync('true')
+  const own = await makeScratch()
+  const named = (pid: number) => own.replace(/-\d+-(?=[^-]*$)/, `-${pid}-`)
+  const places = { dead: named(pid), alive: named(process.ppid), before: own, other: `${tmpdir()}/busbar-${pid}-test` }
+  t.teardown(() => Object.values(places).map((place) => rmSync(place, { recursive: true, force: true })))
+  for (const place of Object.values(places)) {
+    mkdirSync(place, { recursive: true })
+    writeFileSync(`${place}/main.sh`, 'echo secret')
+  }
+  await clearScratch()
+  t.same(
+    Object.entries(places).flatMap(([name, place]) => (existsSync(place) ? [name] : [])),
+    ['alive', 'other'],
+  )
 })

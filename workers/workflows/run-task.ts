@@ -1,6 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { rm } from 'node:fs/promises'
 import { type CredentialData, credentialText } from '../../schemas/workflows/credential.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import type { ExecutionState } from '../../schemas/workflows/execution.ts'
@@ -15,6 +13,7 @@ import { Mask } from './mask.ts'
 import { isPassing } from './passing-faults.ts'
 import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
 import { type ScopeSources, scopeOf } from './scope.ts'
+import { makeScratch } from './scratch.ts'
 
 export interface TaskEnvironment extends ScopeSources {
   readonly plugins: ReadonlyMap<string, Plugin>
@@ -117,7 +116,7 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
     log: logOf(environment, attempt, call.mask),
     idempotencyKey: call.key ?? `${executionId}/${run}`,
     scratch: () => {
-      folder ??= mkdtemp(join(tmpdir(), 'busbar-task-'))
+      folder ??= makeScratch()
       return folder
     },
     services: {

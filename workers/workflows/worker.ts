@@ -4,6 +4,7 @@ import { catalogue } from './catalogue.ts'
 import { type EngineObservation, startWorkflowEngine, type WorkflowEngine } from './engine.ts'
 import { type OwnPluginObservation, OwnPlugins } from './own-plugins.ts'
 import { publishManifests, publishOwnManifests } from './publish-manifests.ts'
+import { clearScratch } from './scratch.ts'
 import { taskServices } from './services.ts'
 import type { EgressSettings } from './task-fetch.ts'
 
@@ -23,6 +24,7 @@ export interface WorkflowWorkerOptions {
 /** The engine with the built-in plugins and those of the users' own, which it tells the gateways about. @throws {BusUnavailable}; {TypeError} for a key that is none */
 export async function startWorkflowWorker(options: WorkflowWorkerOptions): Promise<WorkflowEngine> {
   const { bus, egress, secretKeys, scripts = false, ownPlugins = [], onObservation } = options
+  await clearScratch()
   await publishManifests(bus, catalogue)
   const plugins = new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin]))
   const own = new OwnPlugins({

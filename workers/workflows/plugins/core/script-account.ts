@@ -16,8 +16,17 @@ const mappedIds = { from: 20_000, to: 60_000 }
  */
 export function scriptAccount(): number | null {
   if (process.getuid?.() !== 0) return null
-  const { from, to } = hasAllIds() ? ownIds : mappedIds
+  const { from, to } = accounts()
   return randomInt(from, to)
+}
+
+export function isScriptAccount(id: number): boolean {
+  const { from, to } = accounts()
+  return id >= from && id < to
+}
+
+function accounts() {
+  return hasAllIds() ? ownIds : mappedIds
 }
 
 /** A program that the account may run; null when there is none. */
