@@ -9,14 +9,11 @@ import { secretKeysOf } from './secret-keys.ts'
 /**
  * What calls carry lies outside the collector's heap, but is counted against a limit that follows that heap's size: with the few megabytes of
  * a gateway or a worker, a full collection came every 200 calls of 10 KB and took two thirds of the processor. With this one the limit is
- * seven times what is in use.
+ * seven times what is in use. The nursery stays as large as the start has made it (16 MB): its collections free what lies outside too, and
+ * come too late in a larger one.
  */
 function relaxCollector(): void {
   setFlagsFromString('--heap-growing-percent=600')
-}
-
-/** A worker makes so little on the heap itself that the small collections, which free what lies outside too, came too late. */
-function keepNurserySmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1')
 }
 
@@ -52,7 +49,6 @@ export async function startFunctions({ config, log }: RoleContext): Promise<Runn
 /** Runs functions; any number of them share the calls. */
 export async function startFunctionsWorker({ config, log }: RoleContext): Promise<RunningRole> {
   relaxCollector()
-  keepNurserySmall()
   const { startFunctionWorker } = await import('../workers/functions/worker.ts')
   const bus = await openBus(config, log, 'worker:functions', 'all')
   const worker = await startFunctionWorker({
