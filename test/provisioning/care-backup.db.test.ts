@@ -1,4 +1,5 @@
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import {
@@ -210,6 +211,41 @@ t.test('an archive that is lost, full or in disagreement is a state with a reaso
   t.equal(readFileSync(join(source.archiveFolder, current), 'utf8'), 'of somebody else', 'never overwritten')
   rmSync(join(source.archiveFolder, current))
   await archiveUpToNow(source)
+})
+
+t.test('a full archive disk stops nobody, leaves no half, and is told; with room again all is caught up', async (t) => {
+  const node = await ground.create('full')
+  await ground.control.stop(node)
+  const size = (limit: string) => ['-t', 'tmpfs', '-o', `size=${limit}`, 'tmpfs', node.archiveFolder]
+  try {
+    execFileSync('mount', size('2500k'), { stdio: 'pipe' })
+  } catch {
+    t.comment('no right to mount a small disk here')
+    return
+  }
+  t.teardown(() => execFileSync('umount', ['-l', node.archiveFolder]))
+  makeArchive(node)
+  await ground.control.start(node)
+  await run(node, 'create table filler (t text)')
+  for (let n = 0; n < 5; n++)
+    await run(node, `insert into filler select repeat('x', 1000) from generate_series(1, 900)`)
+  for (;;) {
+    const status = await readArchiveStatus(node)
+    if (status.state !== 'FAILING') continue
+    t.ok(status.waitingSegments > 0 && status.failedCount > 0)
+    break
+  }
+  t.ok(
+    archivedSegments(node.archiveFolder).every((name) => statSync(join(node.archiveFolder, name)).size === 1024 * 1024),
+  )
+  execFileSync('mount', ['-o', 'remount,size=60m', node.archiveFolder], { stdio: 'pipe' })
+  await archiveUpToNow(node)
+  t.match(await readArchiveStatus(node), { state: 'OK', reason: null })
+  t.strictSame(
+    readdirSync(node.archiveFolder).filter((name) => name.endsWith('.tmp')),
+    [],
+  )
+  await ground.control.stop(node)
 })
 
 t.test('retention removes expired backups and the log before the oldest one kept', async (t) => {

@@ -6,6 +6,7 @@ import { CareFailure, refuse } from '../care-failure.ts'
 import { scramVerifier } from '../credentials/scram.ts'
 import { copyTree, giveTree, requireRoom, syncFolder, syncTree } from '../durable-files.ts'
 import { inMaintenance } from '../maintenance.ts'
+import { goodFile } from '../parameters/postgres-parameters.ts'
 import { type NodeControl, type PostgresNode, ServerStartFailed } from '../postgres-node.ts'
 import { withSession } from '../postgres-session.ts'
 import { archivedSegments, archiveUpToNow, missingSegments, restoreCommand } from './archive.ts'
@@ -62,6 +63,8 @@ export async function restoreBackup(request: RestoreRequest): Promise<Restored> 
   if (target.kind === 'latest') requireWholeLog(request)
   const working: PostgresNode = { ...into, dataFolder: `${into.dataFolder}.restoring` }
   try {
+    // Of a predecessor that was killed in the middle.
+    await request.control.stop(working, { mode: 'immediate' })
     const restoredTo = await recover(request, working)
     request.onStep?.('FINISHING')
     await syncTree(working.dataFolder)
@@ -99,8 +102,9 @@ async function copyBackup({ backupsFolder, backup, onStep, signal }: RestoreRequ
   await requireRoom(dirname(working.dataFolder), backup.sizeBytes, 'the restored data')
   await copyTree(backupData(backupsFolder, backup.id), working.dataFolder, signal)
   await chmod(working.dataFolder, 0o700)
-  await rm(join(working.dataFolder, 'backup_manifest'), { force: true })
-  await rm(join(working.dataFolder, 'standby.signal'), { force: true })
+  // What the source was in the middle of is not the new server's.
+  for (const name of ['backup_manifest', 'standby.signal', goodFile])
+    await rm(join(working.dataFolder, name), { force: true })
   await writeFile(join(working.dataFolder, 'recovery.signal'), '', { mode: 0o600 })
   await giveTree(working.dataFolder, working.runAs)
 }

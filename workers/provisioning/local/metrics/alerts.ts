@@ -106,6 +106,16 @@ function flag(
   }
 }
 
+function runningServers({ pods }: Metrics): number {
+  return pods.filter(({ memoryMB }) => memoryMB !== null).length
+}
+
+/** Null where the system tells nothing of processes: then none seems to run. */
+function missingServer(metrics: Metrics): boolean | null {
+  const running = runningServers(metrics)
+  return metrics.metricsAvailable && running > 0 ? running < metrics.instanceCount : null
+}
+
 /** The rules every instance is watched by. */
 const alertRules: readonly AlertRule[] = [
   share('cpu', 'cpuUsagePercent', { name: 'CPU', threshold: 90, severity: 'WARNING', forMs: 30_000 }),
@@ -116,7 +126,7 @@ const alertRules: readonly AlertRule[] = [
   connections('connections-full', 95, 'CRITICAL'),
   flag('down', 'metricsAvailable', 'CRITICAL', 15_000, (metrics) => !metrics.metricsAvailable, ({ unavailableReason }) => `The database server does not answer: ${unavailableReason ?? 'no reason known'}`),
   flag('archive', 'archiveProblem', 'CRITICAL', 30_000, ({ metricsAvailable, archiveProblem }) => (metricsAvailable ? archiveProblem !== null : null), ({ archiveProblem }) => archiveProblem ?? 'The write-ahead log is archived again.'),
-  flag('degraded', 'healthStatus', 'WARNING', 60_000, ({ metricsAvailable, pods, instanceCount }) => (metricsAvailable ? pods.filter(({ memoryMB }) => memoryMB !== null).length < instanceCount : null), ({ pods, instanceCount }) => `${pods.filter(({ memoryMB }) => memoryMB !== null).length} of ${instanceCount} servers run`),
+  flag('degraded', 'healthStatus', 'WARNING', 60_000, missingServer, (metrics) => `${runningServers(metrics)} of ${metrics.instanceCount} servers run`),
   {
     rule: 'transaction',
     metric: 'longestTransactionSeconds',

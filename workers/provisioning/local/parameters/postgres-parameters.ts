@@ -12,7 +12,7 @@ import { isPlatformSetting, type Setting } from './setting.ts'
 /** What ALTER SYSTEM writes; read by the server after all other files. */
 const systemFile = 'postgresql.auto.conf'
 /** The last content of it that the server started with. Lies in the data folder, so that copies bring it along. */
-const goodFile = 'postgresql.auto.conf.good'
+export const goodFile = 'postgresql.auto.conf.good'
 
 export interface ParameterState {
   readonly name: string
