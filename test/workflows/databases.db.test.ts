@@ -120,9 +120,8 @@ for (const id of Object.keys(servers) as Id[]) {
     t.test('its example runs', async (t) => {
       const { manifest } = catalogue.find((each) => each.manifest.id === id)!
       const [task] = parse(manifest.example).tasks
-      const { url, password } = new URL(servers[id].url) as URL & { url?: string }
+      const { password } = new URL(servers[id].url)
       const mine = { ...task.properties, url: servers[id].url, ...(task.properties.password && { password }) }
-      t.equal(url, undefined)
       t.type(await call(id, mine), 'object')
     })
   })

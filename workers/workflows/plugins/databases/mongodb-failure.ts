@@ -21,7 +21,8 @@ export function mongoFailure(error: unknown): TaskFailure {
   }
   if (/CERT|SSL|TLS|self.signed|certificate/i.test(message))
     return new TaskFailure('refused', `TLS is not possible: ${message}`, error)
-  if (/Timeout/.test(name) || /timed out/.test(message)) return new TaskFailure('timeout', `The server does not answer: ${message}`, error)
+  if (/Timeout/.test(name) || /timed out/.test(message))
+    return new TaskFailure('timeout', `The server does not answer: ${message}`, error)
   if (/Network|ServerSelection|Topology|Pool|NotConnected/.test(name))
     return new TaskFailure('unavailable', `The connection broke: ${message}`, error)
   return new TaskFailure('refused', `MongoDB refused it: ${message}`, error)

@@ -46,7 +46,7 @@ tasks:
       return await sqlOutputs(results, input.into, services.files)
     } catch (error) {
       // A statement of a closed connection goes on until the server next looks for its client.
-      await endOnServer(given, session.threadId)
+      if (signal.aborted || error instanceof TaskFailure) await endOnServer(given, session.threadId)
       signal.throwIfAborted()
       throw mysqlFailure(error)
     } finally {

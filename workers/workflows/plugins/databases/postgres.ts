@@ -44,7 +44,7 @@ tasks:
       const results = await runAll(client, statements, input)
       return await sqlOutputs(results, input.into, services.files)
     } catch (error) {
-      await cancelOnServer(given, client)
+      if (signal.aborted || error instanceof TaskFailure) await cancelOnServer(given, client)
       signal.throwIfAborted()
       throw postgresFailure(error)
     } finally {
