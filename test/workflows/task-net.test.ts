@@ -59,3 +59,14 @@ t.test('what is not there can be tried again', async (t) => {
   const aborted = AbortSignal.abort(new Error('cancelled'))
   await t.rejects(open.connect({ host: '127.0.0.1', port, signal: aborted }), { message: 'cancelled' })
 })
+
+t.test('the bus of the platform is closed to tasks, whatever it is called', async (t) => {
+  const bus = { hostname: 'localhost', port }
+  const net = taskNet({ allow: ['loopback'], deny: [] }, () => [bus])
+  for (const host of ['127.0.0.1', 'localhost', '::ffff:127.0.0.1']) {
+    await t.rejects(net.connect({ host, port, signal: never }), failure('refused', /own bus/), host)
+  }
+  bus.port++
+  const socket = await net.connect({ host: '127.0.0.1', port, signal: never })
+  socket.destroy()
+})

@@ -19,8 +19,10 @@ export function taskServices(
   scripts: boolean,
 ): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
   const kv = taskKv(bus)
+  // Whoever writes to it could make themselves an admin.
+  const net = taskNet(egress, () => bus.connection.getServers())
   return {
-    services: { fetch: taskFetch(egress), net: taskNet(egress), kv, files: taskFiles(bus), scripts },
+    services: { fetch: taskFetch(egress), net, kv, files: taskFiles(bus), scripts },
     credential: openCredential(bus, keys),
     kv: async (namespace, key) => (await kv.get(namespace, key))?.value ?? null,
   }

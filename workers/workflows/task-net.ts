@@ -7,11 +7,24 @@ import type { EgressSettings } from './task-fetch.ts'
 
 const connectMs = 10_000
 
-/** TCP for tasks, under the platform's egress policy: public addresses, and what is allowed besides. */
-export function taskNet(settings: EgressSettings): TaskNet {
+interface Server {
+  readonly hostname: string
+  readonly port: number
+}
+
+/**
+ * TCP for tasks, under the platform's egress policy: public addresses, and what is allowed besides.
+ * @param closed servers that no task may reach, whatever is allowed. Default: none
+ */
+export function taskNet(settings: EgressSettings, closed: () => readonly Server[] = () => []): TaskNet {
   const policy = egressPolicy(settings)
   return {
-    connect: (target) => open(policy, target),
+    async connect(target) {
+      const socket = await open(policy, target)
+      if (!(await leadsTo(closed(), socket))) return socket
+      socket.destroy()
+      throw new TaskFailure('refused', "This is the platform's own bus, which tasks may not connect to")
+    },
     resolve: (host, signal) => resolveAllowed(policy, host, signal),
   }
 }
@@ -61,6 +74,21 @@ async function open(policy: EgressPolicy, { host, port, signal, timeoutMs = conn
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** By whatever name or address of the machine. */
+async function leadsTo(
+  servers: readonly Server[],
+  { remoteAddress, localAddress, remotePort }: Socket,
+): Promise<boolean> {
+  const isHere = remoteAddress === localAddress
+  const to = remoteAddress?.replace(/^::ffff:/, '')
+  for (const { hostname, port } of servers) {
+    if (port !== remotePort) continue
+    const found = await lookup(hostname, { all: true }).catch(() => [])
+    if (found.some(({ address }) => address === to || (isHere && /^(127\.|::1$)/.test(address)))) return true
+  }
+  return false
 }
 
 function codeOf(error: unknown): string {
