@@ -3,6 +3,9 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { findPostgres } from '../../ops/local/postgres-binaries.ts'
+import { backupData } from '../../workers/provisioning/local/backup/backup-record.ts'
+import { makeBaseBackup } from '../../workers/provisioning/local/backup/base-backup.ts'
+import { verifyBackup } from '../../workers/provisioning/local/backup/verify.ts'
 import type { PostgresNode } from '../../workers/provisioning/local/postgres-node.ts'
 import { withSession } from '../../workers/provisioning/local/postgres-session.ts'
 import { exportSnapshot, loadSnapshot } from '../../workers/provisioning/local/snapshots/postgres-snapshot.ts'
@@ -107,3 +110,20 @@ t.test(
     await t.rejects(deleteSnapshot(snapshotsFolder, first!.id), { status: 404, message: /not found/ })
   },
 )
+
+t.test('where pg_verifybackup is installed, the log of a backup is looked at too', unlessTools, async (t) => {
+  const backupsFolder = join(ground.folder, 'backups')
+  const { id } = await makeBaseBackup(node, { projectId: 'shop', type: 'MANUAL', backupsFolder })
+  const scratch = await ground.describe('scratch')
+  const check = { backupsFolder, backupId: id, scratch, control: ground.control }
+  t.match(await verifyBackup(check), { result: 'OK', restored: true, problem: null })
+  const log = join(backupData(backupsFolder, id), 'pg_wal')
+  const segment = join(log, readdirSync(log).find((name) => /^[0-9A-F]{24}$/.test(name))!)
+  writeFileSync(
+    segment,
+    readFileSync(segment).map((byte) => byte ^ 0xff),
+  )
+  const verified = await verifyBackup(check)
+  t.match(verified, { result: 'FAILED', restored: false, problem: /WAL/i })
+  t.notMatch(verified.problem, /\/tmp|\/usr/)
+})
