@@ -82,7 +82,7 @@ function stageOf({ operation, created }: Instance): string {
 }
 
 /** What is told of an operation; `step` is the last one that is done. */
-export function shownOperation(
+function shownOperation(
   operation: Pick<Operation, 'id' | 'type' | 'state' | 'error' | 'startedAt' | 'endedAt'> & {
     readonly done?: readonly string[]
   },

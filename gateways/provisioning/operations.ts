@@ -83,7 +83,7 @@ export async function settle(
   throw failureOf(settled)
 }
 
-export function failureOf({ id, type, error }: Settled): Rejected {
+function failureOf({ id, type, error }: Settled): Rejected {
   const code = error !== null && error.code in errorCodes ? (error.code as ErrorCode) : 'provisioning/operation-failed'
   return new Rejected(code, error?.message ?? `${type} has failed`, { details: { operation: { id, type, error } } })
 }

@@ -1,5 +1,5 @@
-import { existsSync, readdirSync } from 'node:fs'
-import { delimiter, join, resolve } from 'node:path'
+import { existsSync, readdirSync, realpathSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
 import { findPostgres, postgresVersion, reachableBinaries } from './postgres-binaries.ts'
 import type { Account } from './unprivileged.ts'
 
@@ -15,7 +15,7 @@ export function findAllPostgres(searchPath: string, account: Account | undefined
   const folders = [packaged(searchPath), ...searchPath.split(delimiter), ...debianFolders(), ...more].filter(
     (folder) => folder !== undefined && existsSync(join(folder, 'postgres')) && existsSync(join(folder, 'initdb')),
   ) as string[]
-  const found = [...new Set(folders.map((folder) => resolve(folder)))].map((folder) => {
+  const found = [...new Set(folders.map(ownFolder))].map((folder) => {
     const version = postgresVersion(folder)
     const tools = existsSync(join(folder, 'pg_dump'))
     return { version, major: Number.parseInt(version, 10), tools, binFolder: reachableBinaries(folder, account) }
@@ -26,6 +26,11 @@ export function findAllPostgres(searchPath: string, account: Account | undefined
     versions.add(version)
     return fresh
   })
+}
+
+/** Where the program is, not a link to it: what belongs to it lies there. */
+function ownFolder(folder: string): string {
+  return dirname(realpathSync(join(folder, 'postgres')))
 }
 
 function packaged(searchPath: string): string | undefined {

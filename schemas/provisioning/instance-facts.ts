@@ -63,7 +63,6 @@ const Source = Type.Object(
   },
   closed,
 )
-export type InstanceSource = Static<typeof Source>
 
 /** One server of an instance. */
 const Member = Type.Object(

@@ -8,9 +8,9 @@ import { makeBaseBackup } from './backup/base-backup.ts'
 import { restorableWindow } from './backup/restore-target.ts'
 import { applyRetention, expiresAt } from './backup/retention.ts'
 import { verifyBackup } from './backup/verify.ts'
-import { windowOf } from './copies.ts'
 import { freePorts, type LocalPlace } from './place.ts'
 import { openPostgres } from './postgres-instance.ts'
+import { windowOf } from './restore-window.ts'
 
 /** A first backup, where backups are wanted: from then on there are times to restore to. */
 export function firstBackup(place: LocalPlace): Step {

@@ -4,16 +4,16 @@ import { join } from 'node:path'
 import { Rejected } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
-import { listBackups, readBackup } from './backup/backup-record.ts'
+import { readBackup } from './backup/backup-record.ts'
 import { makeBaseBackup } from './backup/base-backup.ts'
 import { restoreBackup } from './backup/restore.ts'
-import { chooseBackup, parseTargetTime, type RestoreTarget, type WindowSource } from './backup/restore-target.ts'
+import { chooseBackup, parseTargetTime, type RestoreTarget } from './backup/restore-target.ts'
 import { firstBackup } from './backups.ts'
 import { makeFolders, makeStandbys, makeUser, removeAll, reserve, startFirst, verify } from './create.ts'
 import { makeMemberFolder } from './members.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
-import { withSession } from './postgres-session.ts'
+import { windowOf } from './restore-window.ts'
 
 /** A new instance with what another has now, or had at a time. The other is only read. */
 export function copyPlan(place: LocalPlace): Plan {
@@ -109,26 +109,6 @@ function targetOf(targetTime: string | null, backupId: string | null) {
       ? { kind: 'time', at: parseTargetTime(targetTime) }
       : { kind: backupId === null ? 'latest' : 'backup' }
   return { target, backupId: backupId ?? undefined }
-}
-
-/** Which times there are to restore to. */
-export async function windowOf(opened: PostgresInstance): Promise<WindowSource> {
-  const backups = listBackups(opened.folders.backups)
-  const primary = opened.primary()
-  try {
-    const liveAt = await withSession(
-      primary,
-      async (client) => {
-        const { rows } = await client.query<{ at: Date }>('select clock_timestamp() as at')
-        return rows[0]!.at.getTime()
-      },
-      { database: 'postgres', statementTimeoutMs: 3_000 },
-    )
-    return { backups, logFolders: [opened.folders.archive], liveAt }
-  } catch {
-    // A stopped server's last log is not in the archive.
-    return { backups, logFolders: [opened.folders.archive, join(primary.dataFolder, 'pg_wal')] }
-  }
 }
 
 /** Refuses what a restore would refuse later. @throws {CareFailure} */

@@ -54,7 +54,7 @@ export function ownFolder(path: string, account: NodeAccount | undefined): void 
 }
 
 /** @throws {Error} when the folder does not carry the uid */
-export function requireMarked({ marker }: InstanceFolders, uid: string): void {
+function requireMarked({ marker }: InstanceFolders, uid: string): void {
   const found = JSON.parse(readFileSync(marker, 'utf8')) as { readonly uid?: unknown }
   if (found.uid !== uid) throw new Error(`The folder does not carry the uid ${uid}`)
 }

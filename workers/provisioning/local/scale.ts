@@ -96,7 +96,7 @@ async function removeMembers(opened: PostgresInstance, names: readonly string[])
 }
 
 /** A standby must never have lower limits than its primary: raised there first, lowered there last. */
-export function giveTier(place: LocalPlace): Step {
+function giveTier(place: LocalPlace): Step {
   return {
     name: 'SETTINGS',
     async run({ instance, signal }) {

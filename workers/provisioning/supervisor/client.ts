@@ -15,7 +15,7 @@ import {
 } from './protocol.ts'
 
 /** The supervisor went away in the middle of a call: whether it was done is not known; all calls can be made again. */
-export class SupervisorLost extends Error {
+class SupervisorLost extends Error {
   override readonly name = 'Unavailable'
 }
 
