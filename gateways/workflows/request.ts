@@ -46,7 +46,9 @@ export function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {
-    throw new Rejected('http/bad-request', `The body is not JSON: ${(cause as Error).message}`, { cause })
+    // It quotes what is around the mistake, which may be a secret.
+    const told = (cause as Error).message.replace(/,? *(?:\.{3})?"[\s\S]*" *(?:\.{3})? *is not valid JSON$/, '')
+    throw new Rejected('http/bad-request', `The body is not JSON: ${told}`, { cause })
   }
 }
 

@@ -138,6 +138,13 @@ t.test('credentials', async (t) => {
     for (const query of ['?limit=0', '?cursor=!', '?name=A', '?namespace=a/b']) {
       t.equal((await ask('GET', `/credentials${query}`)).status, 400, query)
     }
+    const answer = await fetch(`${stage.url}/api/v1/credentials`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: '{"name": "A", "data": not-to-be-told}',
+    })
+    t.equal(answer.status, 400)
+    t.notMatch(await answer.text(), /not-to/)
   })
 
   await t.test('are opened in the worker alone, and masked in whatever a task says', async (t) => {
