@@ -3,23 +3,30 @@ import { rankOf } from './mysql-sql-filter.ts'
 import { comparable } from './mysql-values.ts'
 import type { CursorPage, SortKey } from './read-ast.ts'
 
-/** Without the words `order by`; empty for no order. To MySQL NULL is smaller than everything: it is mentioned where that is not wanted. */
-export function orderTerms(keys: readonly SortKey[], table: Table, alias: string): string {
+/** Of the members of a list; empty for no order. There enums are sorted by the alphabet, and NULL as if it were nothing: 0, no text. */
+export function memberOrder(keys: readonly SortKey[], table: Table, alias: string): string {
+  return terms(keys, table, (column) => ranked(column, comparable(alias, column)), true)
+}
+
+function ranked({ type }: Column, sql: string): string {
+  return type.base.kind === 'enum' ? `${sql} + 0` : sql
+}
+
+/** To MySQL NULL is smaller than everything: it is mentioned where that is not wanted. */
+function terms(keys: readonly SortKey[], table: Table, sqlOf: (column: Column) => string, explicit: boolean): string {
   return keys
     .flatMap(({ column: name, descending, nullsFirst }) => {
       const column = table.columnByName.get(name)!
-      const sql = comparable(alias, column)
-      const asMysqlDoes = !column.nullable || nullsFirst === !descending
-      return [
-        ...(asMysqlDoes ? [] : [`${sql} is null${nullsFirst ? ' desc' : ''}`]),
-        `${sql}${descending ? ' desc' : ''}`,
-      ]
+      const sql = sqlOf(column)
+      const asMysqlDoes = !column.nullable || (!explicit && nullsFirst === !descending)
+      const nulls = asMysqlDoes ? [] : [`${sql} is null${nullsFirst ? ' desc' : ''}`]
+      return [...nulls, `${sql}${descending ? ' desc' : ''}`]
     })
     .join(', ')
 }
 
 export function orderSql(keys: readonly SortKey[], table: Table, alias: string): string {
-  return keys.length === 0 ? '' : ` order by ${orderTerms(keys, table, alias)}`
+  return keys.length === 0 ? '' : ` order by ${terms(keys, table, (column) => comparable(alias, column), false)}`
 }
 
 export function reversed(keys: readonly SortKey[]): readonly SortKey[] {

@@ -1,7 +1,7 @@
 import { type Catalog, type Relation, type Table, tableKey } from './catalog.ts'
 import { type Aliases, type Flavour, quoted, tableName, textLiteral, whereSql } from './mysql-sql.ts'
 import { filterSql } from './mysql-sql-filter.ts'
-import { orderTerms } from './mysql-sql-order.ts'
+import { memberOrder } from './mysql-sql-order.ts'
 import { slotMark } from './mysql-statement.ts'
 import { jsonSql, type Member, mysqlOf, objectSql } from './mysql-values.ts'
 import type { Expansion, Filter, LayoutItem, RelatedRows, RowSelection } from './read-ast.ts'
@@ -101,7 +101,7 @@ function expansionSql(table: Table, expansion: Expansion, parent: string, scope:
     const missing = `not exists (select 1 from ${from}${whereSql(conditions(alias))})`
     return `coalesce((select ${json(alias)} from ${from}${whereSql(conditions(alias))}), case when ${missing} then 'null' end)`
   }
-  const order = orderTerms(expansion.order, target, alias)
+  const order = memberOrder(expansion.order, target, alias)
   const where = whereSql(conditions(alias))
   if (scope.flavour === 'mysql') return derivedList(from, where, order, expansion, alias, json(alias))
   const ordered = `${json(alias)}${order === '' ? '' : ` order by ${order}`} separator ',' limit ${cut(expansion)}`
@@ -140,7 +140,7 @@ function keyedList(
 ): string {
   const [row, inner, keys] = [aliases.next(), aliases.next(), aliases.next()]
   const tuple = `json_array(${target.primaryKey.map((name) => `${inner}.${quoted(name)}`).join(', ')})`
-  const order = orderTerms(expansion.order, target, inner)
+  const order = memberOrder(expansion.order, target, inner)
   const ordered = `${tuple}${order === '' ? '' : ` order by ${order}`} separator ',' limit ${cut(expansion)}`
   const found = `select concat('[', group_concat(${ordered}), ']') from ${tableName(target)} ${inner}${whereSql(conditions(inner))}`
   const columns = target.primaryKey.map((name, index) => {
