@@ -23,6 +23,9 @@ export function repeatRoutes(app: FastifyInstance, service: WorkflowService): vo
       if (!isEnded(state.stage)) {
         throw new Rejected('workflows/execution-state', `The execution runs; it can be ${verb}ed when it has ended`)
       }
+      // Whoever may only start flows does not get around that one is off.
+      const { enabled } = await latestFlow(service, state.created!.flowId)
+      if (!enabled) throw new Rejected('workflows/flow-disabled', 'The flow is disabled')
       const { plan, created } = await repeat(request, state)
       const executionId = repetitionId(request, verb)
       const origin = { executionId: request.params.id, kind: verb }

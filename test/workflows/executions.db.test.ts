@@ -320,6 +320,15 @@ tasks:
     ]
     t.equal(one.json.executionId, two.json.executionId, 'one key, one repetition')
   })
+
+  t.test('but not while its flow is off, nor when that is gone', async (t) => {
+    const verbs = ['retry', 'restart', 'replay']
+    const again = () => Promise.all(verbs.map((verb) => ask('POST', `/executions/${id}/${verb}`)))
+    await ask('POST', `/flows/${flow}/disable`)
+    for (const answer of await again()) t.match(answer, { status: 409, json: { code: 'workflows/flow-disabled' } })
+    await ask('DELETE', `/flows/${flow}`)
+    for (const answer of await again()) t.match(answer, { status: 404, json: { code: 'workflows/flow-not-found' } })
+  })
 })
 
 t.test('sub-flows, loops and branches', async (t) => {
