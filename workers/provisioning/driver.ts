@@ -70,6 +70,8 @@ export interface Driver {
   measure(instance: Instance): Promise<Metrics>
   /** When the newest backup began, epoch ms; null: there is none. */
   lastBackupAt(instance: Instance): Promise<number | null>
+  /** A backup that nobody has tried for too long; null: there is none. */
+  untestedBackup(instance: Instance, now: number): Promise<string | null>
   /** An instance is gone, or no longer looked after: what was remembered of it can go. */
   forget(uid: string): void
   /** Answers what can be read without an operation. @throws {Rejected} `provisioning/unsupported` */

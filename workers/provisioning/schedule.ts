@@ -21,7 +21,10 @@ export function scheduler({ bus, driver }: { readonly bus: Bus; readonly driver:
   const begun = new Set<string>()
   return async (found: Instance, now: number): Promise<void> => {
     if (isUnderWay(found.operation) || !found.created) return
-    const due = (await dueBackup(driver, found, now)) ?? (await dueMaintenance(driver, found, now))
+    const due =
+      (await dueBackup(driver, found, now)) ??
+      (await dueMaintenance(driver, found, now)) ??
+      (await dueTest(driver, found, now))
     if (due === null || begun.has(due.cause)) return
     const { projectName, uid } = found
     const id = `${due.cause}-${uid}`
@@ -59,6 +62,12 @@ async function dueMaintenance(driver: Driver, found: Instance, now: number): Pro
   if (!maintenance.autoMinorVersionUpgrade) return null
   const version = await newerMinor(driver, found)
   return version === null ? null : { type: 'UPGRADE', request: { version }, cause: `upgrade-${version}-${tick}` }
+}
+
+async function dueTest(driver: Driver, found: Instance, now: number): Promise<Due | null> {
+  if (!found.backup.enabled) return null
+  const backupId = await driver.untestedBackup(found, now)
+  return backupId === null ? null : { type: 'VERIFY_BACKUP', request: { backupId }, cause: `verify-${backupId}` }
 }
 
 async function newerMinor(driver: Driver, { members, primary, databaseType }: Instance): Promise<string | null> {

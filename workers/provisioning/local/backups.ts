@@ -137,3 +137,16 @@ export async function lastBackupAt(place: LocalPlace, instance: Instance): Promi
   const last = listBackups((await openPostgres(place, instance)).folders.backups).at(-1)
   return last === undefined ? null : Date.parse(last.timestamp)
 }
+
+const testEveryMs = 7 * 86_400_000
+/** A young instance has something better to do. */
+const testAfterMs = 3_600_000
+
+/** The newest backup, when none was restored as a test for a week. */
+export async function untestedBackup(place: LocalPlace, instance: Instance, now: number): Promise<string | null> {
+  if (instance.databaseType !== 'POSTGRESQL' || now - instance.createdAt < testAfterMs) return null
+  const backups = listBackups((await openPostgres(place, instance)).folders.backups)
+  const tested = backups.some(({ verified }) => verified !== null && now - Date.parse(verified.at) < testEveryMs)
+  const newest = backups.at(-1)
+  return tested || newest === undefined ? null : newest.id
+}

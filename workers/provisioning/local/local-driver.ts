@@ -2,7 +2,7 @@ import { Rejected } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { facts, type OperationType } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Driver, Plan, Step } from '../driver.ts'
-import { backupPlan, firstBackup, lastBackupAt, verifyBackupPlan } from './backups.ts'
+import { backupPlan, firstBackup, lastBackupAt, untestedBackup, verifyBackupPlan } from './backups.ts'
 import { bringUp } from './bring-up.ts'
 import { firstParameters, parametersPlan, resizePlan, restartPlan, rotatePlan, snapshotPlan } from './care-plans.ts'
 import { copyPlan } from './copies.ts'
@@ -97,6 +97,7 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
         : observe(place, instance, rememberedOf(instance)),
     measure: (instance) => measure(place, instance, rememberedOf(instance)),
     lastBackupAt: (instance) => lastBackupAt(place, instance),
+    untestedBackup: (instance, now) => untestedBackup(place, instance, now),
     forget: (uid) => void watched.delete(uid),
     ask: (question, instance, params) =>
       (instance.databaseType === 'MYSQL' ? askMysql : askPostgres)(place, question, instance, params),

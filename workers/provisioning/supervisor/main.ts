@@ -7,6 +7,7 @@ import { Servers } from './servers.ts'
 
 /** Without servers and without anybody who asks for some. */
 const idleMs = 30_000
+const trimMs = 60_000
 
 const home = resolve(process.argv[2] ?? '.')
 const socketPath = supervisorSocket(home)
@@ -26,6 +27,13 @@ listener.once('error', () => end(1))
 rmSync(socketPath, { force: true })
 listener.listen(socketPath, () => chmodSync(socketPath, 0o600))
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void shutdown())
+setInterval(() => {
+  try {
+    servers.trimLogs()
+  } catch {
+    // A disk that is full has no room for the copy either; the servers say so themselves.
+  }
+}, trimMs)
 let idleSince = performance.now()
 setInterval(() => {
   if (servers.size > 0 || connections.size > 0) idleSince = performance.now()

@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, statSync } from 'node:fs'
+import { closeSync, copyFileSync, existsSync, mkdirSync, openSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { endProcessesIn } from './processes.ts'
 import type { KeepPolicy, Params, ServerEnded, ServerSpec, ServerStatus } from './protocol.ts'
 
 /** util-linux; Linux alone can tie a child's life to its parent's. */
 const setpriv = '/usr/bin/setpriv'
-const maxLogBytes = 16 * 1024 * 1024
+const maxLogBytes = 64 * 1024 * 1024
 const firstPauseMs = 100
 const longestPauseMs = 10_000
 /** Running this long a server counts as started, and the next pause is short again. */
@@ -100,6 +100,15 @@ export class Servers {
     })
   }
 
+  /** Logs that have grown too large are kept once beside themselves; the servers write on at their beginning. */
+  trimLogs(): void {
+    for (const { spec } of this.#servers.values()) {
+      if (!existsSync(spec.logFile) || statSync(spec.logFile).size < maxLogBytes) continue
+      copyFileSync(spec.logFile, `${spec.logFile}.1`)
+      truncateSync(spec.logFile)
+    }
+  }
+
   /** Primaries end before their standbys when they were started first. */
   async stopAll(): Promise<void> {
     const all = [...this.#servers.values()]
@@ -176,7 +185,6 @@ function requireMarker({ file, uid }: ServerSpec['marker']): void {
 
 function spawnTied({ command, args, folder, logFile, environment, runAs, stopSignals }: ServerSpec): ChildProcess {
   mkdirSync(dirname(logFile), { recursive: true })
-  if (existsSync(logFile) && statSync(logFile).size > maxLogBytes) renameSync(logFile, `${logFile}.1`)
   const log = openSync(logFile, 'a', 0o600)
   const tied = process.platform === 'linux' && existsSync(setpriv)
   const signal = stopSignals.fast.replace('SIG', '')
