@@ -26,8 +26,10 @@ interface Filling {
   readonly since: number
 }
 
-/** More calls go in a message of their own, so that another worker may have them, and this one begins before all have been read. */
+/** More calls go in a message of their own, so that another worker may have them. */
 const maxCalls = 32
+/** So many go together although that is more than half of those under way: the other half is to be on its way meanwhile. */
+const fewCalls = 4
 const maxBytes = 128 * 1024
 /** Who has more to carry does not gain by waiting. */
 const fewBytes = 16 * 1024
@@ -50,13 +52,14 @@ export class CallBatches {
     this.#gateway = gateway
   }
 
-  send({ id, deadlineAt, target, start, body }: SentCall): CallBatch {
+  /** `underWay`: calls that are not answered. */
+  send({ id, deadlineAt, target, start, body }: SentCall, underWay: number): CallBatch {
     const size = start.length + body.length
     if (this.#filling !== null && this.#filling.writer.size + size > maxBytes) this.#flush()
     const { batch, writer } = this.#filling ?? this.#begin()
     writer.add(id, deadlineAt, target, start, body)
     batch.open.add(id)
-    if (writer.count >= maxCalls) this.#flush()
+    if (writer.count >= Math.min(maxCalls, Math.max(fewCalls, underWay / 2))) this.#flush()
     return batch
   }
 

@@ -109,7 +109,7 @@ class Desk implements CallDesk {
       start: callStart(target, invocationId(this.#name, id), request),
       body,
     }
-    const batch = this.#batches.send(sent)
+    const batch = this.#batches.send(sent, this.#pending.size + 1)
     return new Promise((resolve) => {
       const now = performance.now()
       this.#pending.set(id, {
@@ -194,7 +194,7 @@ class Desk implements CallDesk {
     call.missing = false
     call.aliveAt = performance.now()
     this.#batches.answered(call.sent.id, call.batch)
-    call.batch = this.#batches.send(call.sent)
+    call.batch = this.#batches.send(call.sent, this.#pending.size)
   }
 
   #nextId(): number {
