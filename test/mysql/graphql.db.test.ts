@@ -224,3 +224,8 @@ t.test('a lost database is 503, and back when it is back', async (t) => {
   for (;;) if ((await read()).errors === undefined) break
   t.pass('it is back')
 })
+
+t.test('what it cannot do it refuses', async (t) => {
+  const { status } = await ask('mutation { createPublicParent(input: { name: "x" }) { id } }', {}, { 'Idempotency-Key': 'k' })
+  t.same(status, 400)
+})
