@@ -115,7 +115,7 @@ export function jsonSql(sql: string, type: DatabaseType, shaping: Shaping): stri
 }
 
 /** Of a text that needs no escapes. */
-export function quotedJson(text: string): string {
+function quotedJson(text: string): string {
   return `concat('"', ${text}, '"')`
 }
 

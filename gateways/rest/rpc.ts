@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Catalog } from '../data/catalog.ts'
-import type { StoredReply } from '../data/idempotency.ts'
 import type { Compiled } from '../data/dialect.ts'
+import type { StoredReply } from '../data/idempotency.ts'
 import { compileCall } from '../data/postgres-sql-rpc.ts'
 import { shapeOf } from '../data/read-request.ts'
 import type { CallRequest } from '../data/rpc-request.ts'

@@ -27,7 +27,7 @@ t.test(
     t.teardown(() => browser.close())
     const page = await browser.newPage()
     page.setDefaultTimeout(15_000)
-  const complaints: string[] = []
+    const complaints: string[] = []
     const hosts = new Set<string>()
     page.on('console', (message) => {
       if (['error', 'warning'].includes(message.type())) complaints.push(message.text())
