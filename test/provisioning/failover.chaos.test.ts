@@ -56,7 +56,10 @@ function keepWorker(
   let current = start()
   function start() {
     const plan = JSON.stringify({ natsUrl, home, secretKeys, ports, victim })
-    const command = startCommand(process.execPath, [resolve(import.meta.dirname, '../chaos/provisioning-process.ts'), plan])
+    const command = startCommand(process.execPath, [
+      resolve(import.meta.dirname, '../chaos/provisioning-process.ts'),
+      plan,
+    ])
     void command.finished.then(({ stderr }) => {
       if (stderr !== '') t.comment(stderr)
       if (going) current = start()
