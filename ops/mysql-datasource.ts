@@ -48,7 +48,7 @@ export function mysqlDatasource(given: Config, title: string): MysqlDatasource {
   const { host, port, tls, database, ...address } = readMysqlUrl(url, { key: 'mysql.datasource.url' })
   const user = config['mysql.datasource.username'] ?? address.user
   const password = config['mysql.datasource.password'] ?? address.password
-  const wanted = config['mysql.schemas']
+  const wanted = config['mysql.schemas'] ?? []
   if (wanted.length === 0 && database === undefined)
     throw new OperatorError('mysql.datasource.url names no database: add one behind the host, or set mysql.schemas.')
   const ca = tls?.rootCertFile

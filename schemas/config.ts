@@ -75,7 +75,11 @@ export const configKeys = {
   'mysql.datasource.password': key(text, undefined, 'Its password; goes before a password in the URL', {
     secret: true,
   }),
-  'mysql.schemas': key(list, [], "Databases of it to expose, separated by commas, or `ALL`; none: the URL's own"),
+  'mysql.schemas': key(
+    list,
+    undefined,
+    "Databases of it to expose, separated by commas, or `ALL`; without it the URL's own",
+  ),
   'mysql.changes.source': key(token, 'mysql', 'Name of it in the subjects of its changes'),
   'mysql.port': key(port, 13_306, 'Port of the MariaDB that `busbar up --with-mysql` brings'),
   'server.port': key(
