@@ -115,7 +115,7 @@ t.test('npm start: a whole backend on the sample database, and again on the same
   const stopped = [...stdout.matchAll(/^ {2}(\S+) stopped$/gm)].map(([, name]) => name!)
   const kinds = stopped.map((name) => name.split(':')[0]!).filter((kind, index, all) => kind !== all[index - 1])
   t.same(kinds, ['gateway', 'projection', 'worker', 'PostgreSQL', 'nats-server'], 'doors first, servers last')
-  t.equal(stopped.filter((name) => name.startsWith('gateway:')).length, 4)
+  t.equal(stopped.filter((name) => name.startsWith('gateway:')).length, 5)
 
   const second = startBusbar(['up', ...args])
   await second.printed('Busbar runs')
