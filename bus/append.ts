@@ -40,6 +40,8 @@ export interface Appended {
   readonly sequence: number
   /** True when the bus had this id already, from before `expectedSequence`: nothing was stored now. */
   readonly duplicate: boolean
+  /** It was found stored under its id: by an unanswered try of this call, or by another with the same id. */
+  readonly found: boolean
 }
 
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
@@ -73,14 +75,14 @@ async function publishPending(bus: Bus, pending: Pending): Promise<Appended> {
   const { subject, stream, expectedSequence, encoded, id } = pending
   const timeoutMs = Math.ceil(bus.timeoutMs / attempts)
   const ack = await publishOnce(bus, { subject, body: encoded.body, headers: pendingHeaders(pending) }, timeoutMs)
-  if (!ack.duplicate) return { sequence: ack.seq, duplicate: false }
+  if (!ack.duplicate) return { sequence: ack.seq, duplicate: false, found: false }
   // The bus knows ids by stream, not by subject.
   const known = await asking(bus, () => bus.manager.direct.getMessage(stream, { seq: ack.seq }))
   if (known !== null && known.subject !== subject) {
     throw new Error(`The message id ${id} for ${subject} is taken by ${known.subject}`)
   }
-  if (ack.seq > expectedSequence) return { sequence: ack.seq, duplicate: false }
-  return { sequence: await lastSequence(bus, stream, subject), duplicate: true }
+  if (ack.seq > expectedSequence) return { sequence: ack.seq, duplicate: false, found: true }
+  return { sequence: await lastSequence(bus, stream, subject), duplicate: true, found: true }
 }
 
 /** Tries until the outcome is known, or says that it is not. All of `pendings` are stored or none. */
@@ -112,7 +114,7 @@ async function ownOrConflict(
     const next = await asking(bus, () =>
       bus.manager.direct.getMessage(stream, { seq: expectedSequence + 1, next_by_subj: subject }),
     )
-    if (next?.header.get(messageIdHeader) === id) return { sequence: next.seq, duplicate: false }
+    if (next?.header.get(messageIdHeader) === id) return { sequence: next.seq, duplicate: false, found: true }
     const last = await lastSequence(bus, stream, subject)
     if (last !== expectedSequence) throw new AppendConflict(subject, expectedSequence, last, cause)
   }

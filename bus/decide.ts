@@ -52,7 +52,8 @@ export async function decide<State, F extends Fact>(
     try {
       const { events } = aggregate
       const appended = await append(bus, { stream, subject, expectedSequence: before.sequence, events, message })
-      if (appended.duplicate && guessed) continue
+      // What is there may have been decided with other data.
+      if (appended.found && guessed) continue
       if (appended.duplicate) return { state: before.state, sequence: appended.sequence, facts: [] }
       return { state, sequence: appended.sequence, facts }
     } catch (error) {
