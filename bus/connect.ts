@@ -1,5 +1,5 @@
 import { type JetStreamClient, type JetStreamManager, jetstream, jetstreamManager } from '@nats-io/jetstream'
-import { connect, type NatsConnection } from '@nats-io/transport-node'
+import { type ConnectionOptions, connect, type NatsConnection } from '@nats-io/transport-node'
 
 /** The bus is away, or did not answer in time. Nothing was acknowledged; the same call can succeed later. */
 export class BusUnavailable extends Error {
@@ -11,7 +11,7 @@ export type BusObservation =
   | { readonly type: 'bus-reconnected'; readonly server: string }
 
 export interface BusOptions {
-  /** `nats://user:password@host:port`, several separated by commas. */
+  /** As {@link addressOf} takes it. */
   readonly url: string
   /** How `nats server report connections` names this process. */
   readonly name: string
@@ -41,7 +41,7 @@ const reconnectJitterMs = 500
 /** @throws what the client throws when the first connection cannot be made. */
 export async function connectBus({ url, name, timeoutMs = 5_000, onObservation }: BusOptions): Promise<Bus> {
   const connection = await connect({
-    servers: url.split(',').map((server) => server.trim()),
+    ...addressOf(url),
     name,
     timeout: timeoutMs,
     maxReconnectAttempts: -1,
@@ -55,6 +55,27 @@ export async function connectBus({ url, name, timeoutMs = 5_000, onObservation }
   const handle = new ConnectedBus(connection, await managerOf(connection, timeoutMs), timeoutMs)
   void handle.watch(onObservation ?? (() => undefined))
   return handle
+}
+
+/**
+ * Where to connect and as whom.
+ * @param url `nats://user:password@host:port` or `nats://token@host:port`; several servers of one cluster separated by commas, which
+ * take the same user: the first that is named
+ */
+export function addressOf(url: string): Pick<ConnectionOptions, 'servers' | 'user' | 'pass' | 'token'> {
+  const servers: string[] = []
+  let who: Pick<ConnectionOptions, 'user' | 'pass' | 'token'> | undefined
+  for (const server of url.split(',')) {
+    const [, scheme = '', user, password, place = ''] =
+      /^([a-z]+:\/\/)?(?:([^:@/]*)(?::(.*))?@)?(.*)$/i.exec(server.trim()) ?? []
+    servers.push(`${scheme}${place}`)
+    if (user === undefined) continue
+    who ??=
+      password === undefined
+        ? { token: decodeURIComponent(user) }
+        : { user: decodeURIComponent(user), pass: decodeURIComponent(password) }
+  }
+  return { servers, ...who }
 }
 
 /** @throws {BusUnavailable} when the server has no JetStream. */

@@ -188,3 +188,24 @@ export function captureSubject(source: string, part: 'status' | 'ask'): string {
 function subject(prefix: string, ...texts: readonly string[]): string {
   return [prefix, ...texts.map(escapeToken)].join('.')
 }
+
+const roots = [
+  ...[
+    'abort',
+    'answers',
+    'attempt',
+    'call',
+    'capture',
+    'cdc',
+    'command',
+    'count',
+    'dead',
+    'due',
+    'ended',
+    'evt',
+    'functions',
+  ],
+  ...['invocation', 'log', 'metric', 'outcome', 'projected', 'provisioning', 'session', 'task', 'timer', 'work'],
+]
+/** Match everything that the platform sends, but for the client's own: `$JS`, `$KV`, `$O` and inboxes. */
+export const platformSubjects: readonly string[] = roots.map((root) => `${root}.>`)

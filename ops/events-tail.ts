@@ -1,5 +1,6 @@
 import { DeliverPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
+import { addressOf } from '../bus/connect.ts'
 import { maskUrl } from '../schemas/config/mask.ts'
 import type { Config } from '../schemas/config.ts'
 import { onInterrupt } from './interrupt.ts'
@@ -43,7 +44,7 @@ export async function tailEvents(config: Config, options: TailOptions): Promise<
 /** @throws {OperatorError} when nothing answers at the URL. */
 export async function connectBus(url: string): Promise<NatsConnection> {
   try {
-    return await connect({ servers: url, timeout: 5000, name: 'busbar-cli' })
+    return await connect({ ...addressOf(url), timeout: 5000, name: 'busbar-cli' })
   } catch (error) {
     throw new OperatorError(
       `app.nats.url: no bus at ${maskUrl(url)} (${(error as Error).message}); is \`busbar up\` running?`,

@@ -1,8 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { basename, resolve } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { environment } from '../schemas/config/environment.ts'
 import { type LoadedConfig, loadConfig } from '../schemas/config/load.ts'
 import type { Config } from '../schemas/config.ts'
+import { lastNatsUrl } from './local/nats-server.ts'
 import { OperatorError } from './local/operator-error.ts'
 
 /** The folder that holds package.json. */
@@ -36,6 +37,18 @@ export function splitArguments(args: readonly string[]): SplitArguments {
  * @throws {ConfigError} for a wrong value or an unknown key.
  */
 export function readSettings(argv: readonly string[], file: string | undefined): LoadedConfig {
+  return atOwnBus(loadSettings(argv, file))
+}
+
+/** Where nothing else is said, the bus is the one that `busbar up` runs here, as the user it made for the platform. */
+function atOwnBus({ values, sources }: LoadedConfig): LoadedConfig {
+  const url = sources['app.nats.url'] === 'default' ? lastNatsUrl(natsHome(dataFolder(values))) : undefined
+  return url === undefined
+    ? { values, sources }
+    : { values: Object.freeze({ ...values, 'app.nats.url': url }), sources }
+}
+
+function loadSettings(argv: readonly string[], file: string | undefined): LoadedConfig {
   const path = resolve(file ?? 'application.yml')
   if (file === undefined && !existsSync(path)) return loadConfig({ argv, env: environment() })
   let text: string
@@ -52,6 +65,11 @@ export function readSettings(argv: readonly string[], file: string | undefined):
 /** Where data, logs and fetched programs are kept. */
 export function dataFolder(config: Config): string {
   return resolve(checkout, config['busbar.data'])
+}
+
+/** Where `busbar up` keeps its nats-server, in the data folder. */
+export function natsHome(folder: string): string {
+  return join(folder, 'nats')
 }
 
 /** Where to look for programs. */

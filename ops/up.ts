@@ -23,7 +23,7 @@ import { roleProcess } from './role-process.ts'
 import { gatewayPort, type Role, requireOwnPorts, roles } from './roles.ts'
 import { ensureDatabase, ensureSample, platformName } from './sample-database.ts'
 import { keptSecretKeys } from './secret-keys.ts'
-import { searchPath } from './settings.ts'
+import { natsHome, searchPath } from './settings.ts'
 import { type Kept, keepRunning, type Service } from './supervise.ts'
 import { pageDefaults } from './up-pages.ts'
 import { upTable } from './up-table.ts'
@@ -213,7 +213,7 @@ async function requireFree(host: string, port: number, what: string, mend: strin
 async function keepNats(config: Config, { folder, tell, keep }: House): Promise<Kept> {
   const binary = await bringNats({ searchPath: searchPath(), binFolder: join(folder, 'bin') }, tell)
   const options = {
-    dataDir: join(folder, 'nats'),
+    dataDir: natsHome(folder),
     port: config['nats.port'],
     binary,
     syncInterval: config['nats.sync-interval'],

@@ -55,7 +55,11 @@ export const configKeys = {
   'app.default-page-size': key(count(100_000), 100, 'Rows returned when no limit is given'),
   'app.max-page-size': key(count(100_000), 1000, 'Maximum rows per request; a larger limit is lowered to it'),
   'app.nats.enabled': key(flag, false, 'Enables change subscriptions (SSE and WebSocket); `busbar up` turns it on'),
-  'app.nats.url': key(text, 'nats://localhost:4222', 'Broker URL; the broker must have JetStream enabled'),
+  'app.nats.url': key(
+    text,
+    'nats://localhost:4222',
+    'Broker URL with JetStream, `nats://user:password@host:port`; `busbar up` runs one',
+  ),
   'app.nats.stream-name': key(token, 'cdc-stream', 'Stream of the row changes'),
   'spring.datasource.url': key(
     text,

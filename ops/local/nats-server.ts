@@ -1,7 +1,9 @@
 import type { ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join, resolve } from 'node:path'
+import { platformSubjects } from '../../bus/subject.ts'
 import { endLeftover, endProcess, exited, freePort, spawnServer } from './child.ts'
 import { findNats } from './nats-binary.ts'
 import { OperatorError } from './operator-error.ts'
@@ -21,7 +23,10 @@ export interface NatsOptions {
 }
 
 export interface NatsServer {
+  /** With the platform's user. Also in the file `url` of its folder, for its owner alone. */
   readonly url: string
+  /** With a user for other programs, which neither sees nor sends what is the platform's. In the file `apps-url`. */
+  readonly appsUrl: string
   readonly port: number
   readonly process: ChildProcess
   /** Flushes and closes its streams; resolves when the process is gone. */
@@ -56,7 +61,7 @@ async function tryStart(home: string, port: number, options: NatsOptions) {
   const logFile = join(home, 'server.log')
   const logStart = existsSync(logFile) ? statSync(logFile).size : 0
   const configFile = join(home, 'nats.conf')
-  writeFileSync(configFile, configuration(home, port, options.syncInterval ?? 'always'))
+  writeFileSync(configFile, configuration(home, port, options.syncInterval ?? 'always'), { mode: 0o600 })
   const child = spawnServer({
     command: options.binary ?? findNats(),
     args: ['--config', configFile],
@@ -70,7 +75,8 @@ async function tryStart(home: string, port: number, options: NatsOptions) {
     return { failure: firstFailure(log) ?? 'the server ended at once' }
   }
   const server: NatsServer = {
-    url: `nats://127.0.0.1:${port}`,
+    url: keptUrl(home, 'busbar', port),
+    appsUrl: keptUrl(home, 'apps', port),
     port,
     process: child,
     stop: () => endProcess(child, [['SIGTERM', 15_000], ['SIGKILL', 5000]]), // biome-ignore format: one step a pair
@@ -84,6 +90,10 @@ async function tryStart(home: string, port: number, options: NatsOptions) {
 
 /** Row changes can be large: 8 MB is the most that NATS advises for one message. */
 function configuration(home: string, port: number, syncInterval: string): string {
+  const users = [
+    { user: 'busbar', password: passwordOf(home, 'busbar') },
+    { user: 'apps', password: passwordOf(home, 'apps'), permissions: appsRights },
+  ]
   return [
     `listen: "127.0.0.1:${port}"`,
     `server_name: "busbar-${port}"`,
@@ -94,8 +104,43 @@ function configuration(home: string, port: number, syncInterval: string): string
     `  store_dir: ${JSON.stringify(join(home, 'store'))}`,
     `  sync_interval: ${JSON.stringify(syncInterval)}`,
     '}',
+    'authorization {',
+    '  users: [',
+    ...users.map((user) => `    ${JSON.stringify(user)}`),
+    '  ]',
+    '}',
     '',
   ].join('\n')
+}
+
+type NatsUser = 'busbar' | 'apps'
+
+const urlFiles = { busbar: 'url', apps: 'apps-url' } satisfies Record<NatsUser, string>
+const privileged = [...platformSubjects, '$JS.>', '$KV.>', '$O.>', '$SYS.>', '_INBOX.>']
+/** Apps have the inboxes of their requests under another name: in those of everybody else come the answers of the platform. */
+const appsRights = { publish: { deny: privileged }, subscribe: { deny: privileged } }
+
+/** Made at the first start, then kept. */
+function passwordOf(home: string, user: NatsUser): string {
+  const file = join(home, `${user}.password`)
+  if (!existsSync(file)) writeFileSync(file, `${randomBytes(24).toString('base64url')}\n`, { mode: 0o600 })
+  return readFileSync(file, 'utf8').trim()
+}
+
+/** Of a server that is up; kept for those who come later. */
+function keptUrl(home: string, user: NatsUser, port: number): string {
+  const url = `nats://${user}:${passwordOf(home, user)}@127.0.0.1:${port}`
+  writeFileSync(join(home, urlFiles[user]), `${url}\n`, { mode: 0o600 })
+  return url
+}
+
+/** Where the server of a folder was last, with the platform's user; undefined when there was none, or it is not ours to know. */
+export function lastNatsUrl(dataDir: string): string | undefined {
+  try {
+    return readFileSync(join(dataDir, urlFiles.busbar), 'utf8').trim()
+  } catch {
+    return undefined
+  }
 }
 
 /**

@@ -3,6 +3,7 @@ import { DeliverPolicy, type JsMsg, jetstream, jetstreamManager } from '@nats-io
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { Client } from 'pg'
 import type { Test } from 'tap'
+import { addressOf } from '../../bus/connect.ts'
 import type { Capture } from '../../workers/capture/capture-loop.ts'
 import { type PostgresCaptureOptions, startPostgresCapture } from '../../workers/capture/postgres-capture.ts'
 
@@ -11,7 +12,7 @@ export type Owner = Pick<Test, 'teardown'>
 export const streamName = 'cdc-stream'
 
 export async function connectBus(t: Owner, url: string): Promise<NatsConnection> {
-  const bus = await connect({ servers: url, maxReconnectAttempts: -1, reconnectTimeWait: 100, timeout: 5_000 })
+  const bus = await connect({ ...addressOf(url), maxReconnectAttempts: -1, reconnectTimeWait: 100, timeout: 5_000 })
   t.teardown(() => bus.close())
   return bus
 }

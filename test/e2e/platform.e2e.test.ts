@@ -93,16 +93,7 @@ t.test('npm start: a whole backend on the sample database, and again on the same
       { type: 'UPDATE', data: { old: { id }, new: { id, parent_id: 1 } } },
       { type: 'DELETE', data: { id } },
     ])
-    const tail = startBusbar([
-      'events',
-      'tail',
-      '--subject',
-      'cdc.main.command',
-      '--from',
-      'start',
-      ...args,
-      natsUrl(args),
-    ])
+    const tail = startBusbar(['events', 'tail', '--subject', 'cdc.main.command', '--from', 'start', ...args])
     await tail.printed(created.headers.get('x-request-id') ?? 'no id')
     tail.process.kill('SIGINT')
     await tail.finished
@@ -181,8 +172,3 @@ t.test('a single gateway needs no bus: streams are off, and say so', async (t) =
   run.process.kill('SIGTERM')
   t.equal((await run.finished).code, 0)
 })
-
-function natsUrl(args: readonly string[]): string {
-  const port = args.find((arg) => arg.startsWith('--nats.port='))?.split('=')[1]
-  return `--app.nats.url=nats://127.0.0.1:${port}`
-}

@@ -1,6 +1,7 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import { connect, headers } from '@nats-io/transport-node'
 import t from 'tap'
+import { addressOf } from '../../bus/connect.ts'
 import { startBusbar } from '../support/command.ts'
 import { testNats } from '../support/servers.ts'
 
@@ -8,7 +9,7 @@ t.setTimeout(60_000)
 
 t.test('events tail', async (t) => {
   const { url } = await testNats(t)
-  const connection = await connect({ servers: url })
+  const connection = await connect({ ...addressOf(url) })
   t.teardown(() => connection.close())
   await (await jetstreamManager(connection)).streams.add({ name: 'cdc-stream', subjects: ['cdc.>'] })
   const publish = async (subject: string, body: string) => {

@@ -11,6 +11,8 @@ export interface TestServer {
   /** Stays the same over restarts. */
   readonly url: string
   readonly port: number
+  /** Its folder. */
+  readonly dataDir: string
   /** Ends the server the hard way (default SIGKILL); resolves when it is gone. */
   kill(signal?: NodeJS.Signals): Promise<void>
   /** Stops the server if it still runs and starts it on the same folder and port. */
@@ -62,6 +64,7 @@ export async function keepServer<S extends Pick<NatsServer, 'url' | 'port' | 'st
   return {
     url,
     port,
+    dataDir,
     kill: (signal = 'SIGKILL') => server.kill(signal),
     async restart() {
       await server.stop()

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import t from 'tap'
-import { connectBus } from '../../bus/connect.ts'
+import { addressOf, connectBus } from '../../bus/connect.ts'
 import { lastMessage } from '../../bus/load.ts'
 import { executionSubject } from '../../bus/subject.ts'
 import { schemaOf } from '../../projections/projector.ts'
@@ -266,7 +266,7 @@ t.test('triggers', async (t) => {
 
   await t.test('rows of a table that change', async (t) => {
     await database.query('create table public.orders (id int primary key, status text)')
-    const wire = await connect({ servers: nats.url })
+    const wire = await connect({ ...addressOf(nats.url) })
     const flowId = await save(yaml('changed'))
     const config = { table: 'orders', operations: ['UPDATE'], where: { status: 'paid' } }
     const inputs = { who: '{{ trigger.change.data.new.id }}' }

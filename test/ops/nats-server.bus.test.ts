@@ -1,0 +1,118 @@
+import { readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { jetstreamManager } from '@nats-io/jetstream'
+import { connect, type NatsConnection } from '@nats-io/transport-node'
+import t from 'tap'
+import { addressOf, connectBus } from '../../bus/connect.ts'
+import * as subjects from '../../bus/subject.ts'
+import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { lastNatsUrl } from '../../ops/local/nats-server.ts'
+import { testNats } from '../support/servers.ts'
+
+t.setTimeout(60_000)
+t.jobs = 1
+
+const bare = (url: string) => url.replace(/\/\/[^@]*@/, '//')
+
+t.test('addresses', async (t) => {
+  const table: readonly [string, object][] = [
+    ['nats://h:4222', { servers: ['nats://h:4222'] }],
+    ['h', { servers: ['h'] }],
+    ['nats://me:p%40w@h:1', { servers: ['nats://h:1'], user: 'me', pass: 'p@w' }],
+    ['nats://me:p@w:d@h:1', { servers: ['nats://h:1'], user: 'me', pass: 'p@w:d' }],
+    ['nats://word@h:1', { servers: ['nats://h:1'], token: 'word' }],
+    ['nats://h:1, nats://a:b@[::1]:2,c:d@i', { servers: ['nats://h:1', 'nats://[::1]:2', 'i'], user: 'a', pass: 'b' }],
+  ]
+  for (const [url, expected] of table) t.strictSame(addressOf(url), expected, url)
+})
+
+t.test('the platform sends on subjects that are known to be its own', async (t) => {
+  const made = Object.values(subjects as Record<string, unknown>).flatMap((each) =>
+    typeof each === 'function' ? [String((each as (...texts: string[]) => unknown)('status', 'b', 'c', 'd'))] : [],
+  )
+  const patterns = Object.values(subjects).filter((each) => typeof each === 'string')
+  const streams = streamSpecs().flatMap((spec) => spec.subjects)
+  const own = new Set(subjects.platformSubjects.map((pattern) => pattern.split('.')[0]))
+  const foreign = [...made, ...patterns, ...streams].filter((subject) => {
+    return subject.includes('.') && !subject.startsWith('$') && !own.has(subject.split('.')[0])
+  })
+  t.ok(made.length > 20 && streams.length > 20)
+  t.strictSame(foreign, [])
+})
+
+t.test('a server of our own', async (t) => {
+  const nats = await testNats(t)
+  const bus = await connectBus({ url: nats.url, name: 'test' })
+  t.teardown(() => bus.close())
+  await reconcileStreams(bus, streamSpecs())
+  const home = nats.dataDir
+  const appsUrl = readFileSync(join(home, 'apps-url'), 'utf8').trim()
+
+  await t.test('keeps its words for its owner, over restarts', async (t) => {
+    t.equal(lastNatsUrl(home), nats.url)
+    t.equal(lastNatsUrl(dirname(home)), undefined)
+    for (const file of ['url', 'apps-url', 'busbar.password', 'apps.password', 'nats.conf']) {
+      t.equal(statSync(join(home, file)).mode & 0o077, 0, file)
+    }
+    await nats.restart()
+    t.equal(lastNatsUrl(home), nats.url)
+    while (!bus.connected) await new Promise((again) => setTimeout(again, 10))
+  })
+
+  await t.test('takes nobody in that it does not know', async (t) => {
+    for (const url of [bare(nats.url), nats.url.replace(/:[^:@]*@/, ':wrong@'), nats.url.replace('busbar:', 'apps:')]) {
+      await t.rejects(connect({ ...addressOf(url), reconnect: false }), { name: 'AuthorizationError' })
+    }
+  })
+
+  await t.test('lets apps talk to each other, and neither hear nor forge what the platform says', async (t) => {
+    const open = async (): Promise<NatsConnection> => {
+      const connection = await connect({ ...addressOf(appsUrl), inboxPrefix: '_INBOX_apps', reconnect: false })
+      t.teardown(() => connection.close())
+      return connection
+    }
+    const [app, other] = [await open(), await open()]
+    void (async () => {
+      for await (const message of other.subscribe('orders.*')) message.respond(`taken ${message.string()}`)
+    })()
+    await other.flush()
+    t.equal((await app.request('orders.new', '7', { timeout: 5_000 })).string(), 'taken 7')
+
+    const heard: string[] = []
+    const everything = app.subscribe('>')
+    void (async () => {
+      for await (const { subject } of everything) heard.push(subject)
+    })()
+    const refused: string[] = []
+    void (async () => {
+      for await (const status of app.status()) {
+        if (status.type === 'error') refused.push(status.error.message)
+      }
+    })()
+    const before = (await bus.manager.streams.info('EVT_WORKFLOWS')).state.messages
+    const asked = [
+      'evt.workflows.flow.x',
+      'command.executions.x',
+      'answers.x',
+      'cdc.main.public.t.insert',
+      '$KV.platform.x',
+    ]
+    for (const subject of [...asked, '_INBOX.x', '$JS.API.STREAM.PURGE.EVT_WORKFLOWS']) app.publish(subject, '{}')
+    app.publish('orders.other', '8')
+    for (const subject of ['cdc.>', '_INBOX.>']) {
+      app.subscribe(subject, { callback: (error) => void refused.push(error?.message ?? 'heard') })
+    }
+    bus.connection.publish('answers.gateway', 'secret')
+    bus.connection.publish('orders.third', 'public')
+    await bus.connection.flush()
+    await app.flush()
+    while (!heard.includes('orders.third')) await new Promise((again) => setTimeout(again, 10))
+    t.notOk(
+      heard.some((subject) => !subject.startsWith('orders.') && !subject.startsWith('_INBOX_apps.')),
+      `${heard}`,
+    )
+    t.equal((await bus.manager.streams.info('EVT_WORKFLOWS')).state.messages, before)
+    await t.rejects(jetstreamManager(app, { timeout: 500 }))
+    t.ok(refused.length >= 9, `${refused.length} refusals`)
+  })
+})
