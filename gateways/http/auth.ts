@@ -157,8 +157,11 @@ function bounded(token: string | null): string | null {
   return token
 }
 
+/** Other types are for other uses, whoever has signed them. Source: RFC 8725, 3.11; RFC 9068. */
+const accessTypes = /^(application\/)?(at\+)?jwt$/i
+
 async function verify(token: string, getKey: JWTVerifyGetKey, options: AuthenticatorOptions): Promise<Principal> {
-  const { payload } = await jwtVerify(token, getKey, {
+  const { payload, protectedHeader } = await jwtVerify(token, getKey, {
     algorithms: [...(options.algorithms ?? defaultAlgorithms(options))],
     clockTolerance: options.clockToleranceSeconds ?? 30,
     ...(options.issuer === undefined ? {} : { issuer: options.issuer }),
@@ -166,6 +169,7 @@ async function verify(token: string, getKey: JWTVerifyGetKey, options: Authentic
   }).catch((error: unknown) => {
     throw tokenFailure(error)
   })
+  if (!accessTypes.test(String(protectedHeader.typ ?? 'JWT'))) throw refused('A token of this type gives no access')
   const role = roleOf(payload, options.roleClaim ?? 'role') ?? options.anonymousRole
   // Decoded again rather than written from the parsed claims: large numbers keep their digits.
   const claims = Buffer.from(token.split('.')[1] ?? '', 'base64url').toString('utf8')

@@ -11,14 +11,15 @@ interface TokenOptions {
   readonly key?: CryptoKey | Uint8Array
   readonly alg?: string
   readonly kid?: string
+  readonly typ?: string
   readonly expires?: string | number | null
 }
 
 function token(
   claims: Record<string, unknown>,
-  { key = secretKey, alg = 'HS256', kid, expires = '1h' }: TokenOptions = {},
+  { key = secretKey, alg = 'HS256', kid, typ, expires = '1h' }: TokenOptions = {},
 ): Promise<string> {
-  const jwt = new SignJWT(claims).setProtectedHeader({ alg, ...(kid === undefined ? {} : { kid }) })
+  const jwt = new SignJWT(claims).setProtectedHeader({ alg, ...(kid && { kid }), ...(typ && { typ }) })
   if (expires !== null) jwt.setExpirationTime(expires)
   return jwt.sign(key)
 }
@@ -85,6 +86,8 @@ t.test('bad tokens are refused', async (t) => {
     'an algorithm that is not configured': await token({ sub: 'ann' }, { alg: 'HS512' }),
     'changed claims': good.replace(/\..*\./, `.${part({ sub: 'bob' })}.`),
     'no token at all': 'rubbish',
+    'a ticket, which the same keys have signed': await token({ sub: 'ann' }, { typ: 'ticket+jwt' }),
+    'an identity token': await token({ sub: 'ann' }, { typ: 'id+jwt' }),
     'a token of absurd length': 'x'.repeat(10_000),
   }
   const authenticator = withSecret()
@@ -95,6 +98,9 @@ t.test('bad tokens are refused', async (t) => {
     await t.rejects(authenticator.authenticate({ authorization }), unauthorized, authorization.slice(0, 12))
   }
   t.equal((await authenticator.authenticate({ authorization: `bearer ${good}` })).actor, 'ann')
+  for (const typ of ['JWT', 'at+jwt', 'application/at+JWT']) {
+    t.equal((await authenticator.authenticate(bearer(await token({ sub: 'ann' }, { typ })))).actor, 'ann', typ)
+  }
 })
 
 t.test('issuer and audience must match when they are configured', async (t) => {
