@@ -1,6 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
-import { findOperation, type InstanceState, instance, isUnderWay } from '../../schemas/provisioning/instance.ts'
+import { findOperation, type InstanceState, instance } from '../../schemas/provisioning/instance.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import type { InstanceList } from './service.ts'
 
 type Listener = Parameters<InstanceList['onChange']>[0]

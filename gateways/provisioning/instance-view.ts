@@ -1,5 +1,6 @@
 import { nextTick } from '../../schemas/cron.ts'
-import { type Instance, isUnderWay, type Operation } from '../../schemas/provisioning/instance.ts'
+import type { Instance } from '../../schemas/provisioning/instance.ts'
+import { isUnderWay, type Operation } from '../../schemas/provisioning/operation.ts'
 import { statusOf } from '../../schemas/provisioning/status.ts'
 import { sizeText, tiers } from '../../schemas/provisioning/tiers.ts'
 

@@ -8,10 +8,10 @@ import {
   decideSettings,
   type Instance,
   instance,
-  isUnderWay,
   requireInstance,
 } from '../../schemas/provisioning/instance.ts'
 import type { OperationType } from '../../schemas/provisioning/instance-facts.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { shownInstance } from './instance-view.ts'
 import { goneSignal, operationIdOf } from './request.ts'
 import type { ProvisioningService } from './service.ts'

@@ -50,9 +50,9 @@ export function parameterGroupRoutes(app: FastifyInstance, service: Provisioning
     const { name } = request.params
     const given = bodyOf(request, members).name
     if (given !== undefined && given !== name) throw invalid('name', 'is not that of the path')
-    await group(service, name)
+    const before = await group(service, name)
     const saved = await save(service, request, name, true)
-    return { ...saved, pendingFor: await takeOver(service, name, service.actorOf(request)) }
+    return { ...saved, pendingFor: await takeOver(service, before, service.actorOf(request)) }
   })
   app.delete<ByName>('/api/parameter-groups/:name', async (request) => {
     const { name } = request.params
@@ -110,8 +110,9 @@ async function listed(
   for (let tries = 0; tries < 100 && !holds(groups.get(name)); tries++) await sleep(10)
 }
 
-/** Instances that use a group take over what it says; those that cannot now are answered. */
-async function takeOver(service: ProvisioningService, name: string, by: string): Promise<readonly string[]> {
+/** Instances that use a group take over what it says now instead of before; those that cannot at the moment are answered. */
+async function takeOver(service: ProvisioningService, before: SavedGroup, by: string): Promise<readonly string[]> {
+  const { name } = before.saved
   const { saved, version } = await group(service, name)
   const pending: string[] = []
   for (const projectName of attachedTo(service, name)) {
@@ -122,7 +123,10 @@ async function takeOver(service: ProvisioningService, name: string, by: string):
         aggregate: instance,
         actor: by,
         decide: (state) => {
-          const request = { parameters: saved.parameters }
+          const own = state.stage === 'wanted' ? state.parameters : {}
+          const parameters = groupChanges(own, before.saved.parameters, saved.parameters)
+          if (Object.keys(parameters).length === 0) return []
+          const request = { parameters }
           return decideOperation(state, projectName, { id, type: 'PARAMETERS', request, by, at: service.now() })
         },
       })
@@ -132,6 +136,15 @@ async function takeOver(service: ProvisioningService, name: string, by: string):
     }
   }
   return pending
+}
+
+type Parameters = SavedGroup['saved']['parameters']
+
+/** What an instance has from its group follows it, null for what the group says no longer; what it names itself stays. */
+function groupChanges(own: Parameters, before: Parameters, after: Parameters): Readonly<Record<string, string | null>> {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  const followed = names.filter((name) => own[name] === before[name] && own[name] !== after[name])
+  return Object.fromEntries(followed.map((name) => [name, after[name] ?? null]))
 }
 
 function attachedTo({ instances }: ProvisioningService, name: string): readonly string[] {

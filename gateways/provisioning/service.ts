@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
 import type { AlertsState } from '../../schemas/provisioning/alerts.ts'
-import type { InstanceState, Operation } from '../../schemas/provisioning/instance.ts'
+import type { InstanceState } from '../../schemas/provisioning/instance.ts'
+import type { Operation } from '../../schemas/provisioning/operation.ts'
 import type { SavedGroup } from '../../schemas/provisioning/parameter-group.ts'
 
 /** What the routes of the provisioning service's door share. */

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { isUnderWay } from '../../schemas/provisioning/instance.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { askOf, existing, operate } from './operations.ts'
 import { type ByProject, bodyOf, choiceField, flagField, invalid, queryOf, textField, waitOf } from './request.ts'
 import type { ProvisioningService } from './service.ts'

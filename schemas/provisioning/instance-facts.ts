@@ -149,6 +149,7 @@ const CredentialsChanged = defineEvent(
     closed,
   ),
 )
+export type Credentials = Static<(typeof CredentialsChanged)['schema']>
 /** What is given takes the place of what was. */
 export const SettingsChanged = defineEvent(
   'provisioning.instance.settings-changed',

@@ -3,7 +3,7 @@ import type { Aggregate } from '../../bus/message.ts'
 import { Rejected } from '../failure.ts'
 import {
   type BackupSettings,
-  type Envelope,
+  type Credentials,
   facts,
   type Health,
   type InstanceFact,
@@ -16,31 +16,15 @@ import {
   type Requested,
   SettingsChanged,
 } from './instance-facts.ts'
+import {
+  type EarlierOperation,
+  evolveOperation,
+  isUnderWay,
+  type Operation,
+  operationSummary,
+  startedOperation,
+} from './operation.ts'
 import type { TierName } from './tiers.ts'
-
-export interface Operation {
-  readonly id: string
-  readonly type: OperationType
-  readonly state: 'RUNNING' | 'UNDOING' | 'SUCCEEDED' | 'FAILED'
-  readonly request: Readonly<Record<string, unknown>>
-  /** Steps that are done, in order. */
-  readonly done: readonly string[]
-  /** What they told the later ones. */
-  readonly data: Readonly<Record<string, unknown>>
-  readonly error: { readonly code: string; readonly message: string } | null
-  readonly result: Readonly<Record<string, unknown>> | null
-  readonly by: string
-  readonly startedAt: number
-  readonly endedAt: number | null
-}
-
-export interface Credentials {
-  readonly superuser: Static<typeof Envelope>
-  readonly master: Static<typeof Envelope>
-  readonly pending: Static<typeof Envelope> | null
-  readonly version: number
-  readonly at: number
-}
 
 /** An instance that somebody wants, whether its servers run or not. */
 export interface Instance extends Omit<Requested, 'by' | 'at' | 'version' | 'tier'> {
@@ -67,7 +51,7 @@ export interface Instance extends Omit<Requested, 'by' | 'at' | 'version' | 'tie
   /** The one under way, or the last. */
   readonly operation: Operation
   /** Those before, the newest first. */
-  readonly earlier: readonly Pick<Operation, 'id' | 'type' | 'state' | 'error' | 'result' | 'startedAt' | 'endedAt'>[]
+  readonly earlier: readonly EarlierOperation[]
   readonly createdAt: number
   readonly updatedAt: number
   /** Counts what was asked for. */
@@ -107,7 +91,7 @@ function requested({ by, at, ...wanted }: Requested): Instance {
     credentials: null,
     health: 'UNKNOWN',
     healthReason: null,
-    operation: started({ operationId: '', type: 'CREATE', request: {}, by, at }),
+    operation: startedOperation({ operationId: '', type: 'CREATE', request: {}, by, at }),
     earlier: [],
     createdAt: at,
     updatedAt: at,
@@ -122,26 +106,17 @@ function evolveWanted(
   const { operation } = state
   switch (fact.type) {
     case 'provisioning.instance.operation-started': {
-      const earlier = operation.id === '' ? [] : [summary(operation), ...state.earlier].slice(0, maxEarlier)
+      const earlier = operation.id === '' ? [] : [operationSummary(operation), ...state.earlier].slice(0, maxEarlier)
       const generation = operation.id === '' ? state.generation : state.generation + 1
-      return { ...state, operation: started(fact.data), earlier, generation, updatedAt: fact.data.at }
+      return { ...state, operation: startedOperation(fact.data), earlier, generation, updatedAt: fact.data.at }
     }
-    case 'provisioning.instance.operation-advanced': {
-      const { step, data } = fact.data
-      const done = [...operation.done.filter((each) => each !== step), step]
-      return { ...state, operation: { ...operation, done, data: { ...operation.data, ...data } } }
-    }
+    case 'provisioning.instance.operation-advanced':
     case 'provisioning.instance.operation-undoing':
-      return { ...state, operation: { ...operation, state: 'UNDOING', error: fact.data.error, done: [] } }
-    case 'provisioning.instance.operation-succeeded': {
-      const { result, at } = fact.data
-      const ended: Operation = { ...operation, state: 'SUCCEEDED', result, error: null, endedAt: at }
-      return { ...state, created: true, operation: ended, updatedAt: at }
-    }
-    case 'provisioning.instance.operation-failed': {
-      const { error, result = null, at } = fact.data
-      return { ...state, operation: { ...operation, state: 'FAILED', error, result, endedAt: at }, updatedAt: at }
-    }
+      return { ...state, operation: evolveOperation(operation, fact) }
+    case 'provisioning.instance.operation-succeeded':
+      return { ...state, created: true, operation: evolveOperation(operation, fact), updatedAt: fact.data.at }
+    case 'provisioning.instance.operation-failed':
+      return { ...state, operation: evolveOperation(operation, fact), updatedAt: fact.data.at }
     case 'provisioning.instance.placed':
       return { ...state, place: fact.data.place }
     case 'provisioning.instance.members-changed':
@@ -157,25 +132,6 @@ function evolveWanted(
     case 'provisioning.instance.deleted':
       return { stage: 'deleted', last: { ...operation, state: 'SUCCEEDED', endedAt: fact.data.at } }
   }
-}
-
-function started({ operationId, type, request, by, at }: Started): Operation {
-  const nothing = { done: [], data: {}, error: null, result: null, endedAt: null }
-  return { id: operationId, type, state: 'RUNNING', request, by, startedAt: at, ...nothing }
-}
-
-type Started = Static<(typeof OperationStarted)['schema']>
-
-function summary({ id, type, state, error, result, startedAt, endedAt }: Operation): Instance['earlier'][number] {
-  // A result can be long; what it says lies where the operation put it.
-  const kept = result !== null && JSON.stringify(result).length > maxKeptResult ? null : result
-  return { id, type, state, error, result: kept, startedAt, endedAt }
-}
-
-const maxKeptResult = 400
-
-export function isUnderWay({ state }: Pick<Operation, 'state'>): boolean {
-  return state === 'RUNNING' || state === 'UNDOING'
 }
 
 /** @throws {Rejected} `provisioning/not-found` */

@@ -1,5 +1,6 @@
-import { type Instance, isUnderWay } from './instance.ts'
+import type { Instance } from './instance.ts'
 import type { OperationType } from './instance-facts.ts'
+import { isUnderWay } from './operation.ts'
 
 /** What an instance is called while an operation is under way; the others leave it ACTIVE. */
 const busy: Partial<Record<OperationType, string>> = {

@@ -1,7 +1,6 @@
-import pg from 'pg'
 import t from 'tap'
 import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
-import { platform } from './platform.ts'
+import { platform, query } from './platform.ts'
 
 t.setTimeout(240_000)
 
@@ -9,17 +8,6 @@ const all = findAllPostgres('/usr/bin:/bin', undefined)
 const older = all.filter(({ tools }) => tools).sort((left, right) => left.major - right.major)[0]
 const newer = all.find(({ major }) => major > (older?.major ?? Number.POSITIVE_INFINITY))
 const able = older !== undefined && newer !== undefined
-
-async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
-  const client = new pg.Client({ connectionString: url })
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    return (await client.query(text)).rows
-  } finally {
-    await client.end()
-  }
-}
 
 t.test('another major version brings everything along', { skip: able ? false : 'there are no two' }, async (t) => {
   const { call } = await platform(t)

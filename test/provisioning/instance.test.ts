@@ -11,11 +11,11 @@ import {
   findOperation,
   type InstanceState,
   instance,
-  isUnderWay,
 } from '../../schemas/provisioning/instance.ts'
 import { facts, type InstanceFact, operationTypes, type Requested } from '../../schemas/provisioning/instance-facts.ts'
 import { databaseNameMistake, namespaceOf, userNameMistake } from '../../schemas/provisioning/names.ts'
 import { decideClaim, decideRelease, namespace } from '../../schemas/provisioning/namespace.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { estimate, sizeBytes, sizeText, tierNames } from '../../schemas/provisioning/tiers.ts'
 
 function wanted(own: Partial<Requested> = {}): Requested {

@@ -1,7 +1,10 @@
+import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import type { Test } from 'tap'
 import { type Bus, connectBus } from '../../bus/connect.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
@@ -9,7 +12,7 @@ import { startProvisioningGateway } from '../../gateways/provisioning/server.ts'
 import { freePort } from '../../ops/local/child.ts'
 import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
 import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
-import { openLocalDriver } from '../../workers/provisioning/local/open-local.ts'
+import { type LocalDriverOptions, openLocalDriver } from '../../workers/provisioning/local/open-local.ts'
 import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
 import { type ProvisioningObservation, startProvisioningWorker } from '../../workers/provisioning/worker.ts'
 import { testNats } from '../support/servers.ts'
@@ -42,6 +45,7 @@ export interface ProvisioningPlatform {
   readonly url: string
   readonly call: Call
   readonly home: string
+  readonly ownDisk: boolean
   readonly secretKeys: readonly string[]
   readonly ports: { readonly from: number; readonly to: number }
   readonly observations: ProvisioningObservation[]
@@ -49,10 +53,23 @@ export interface ProvisioningPlatform {
   startWorker(): Promise<{ stop(): Promise<void> }>
 }
 
+interface PlatformOptions {
+  /** Default true. */
+  readonly worker?: boolean
+  /** Of a disk of its own for the folder of the servers, `256m`. Default: the machine's disk. */
+  readonly disk?: string
+  /** Default: every PostgreSQL of the machine. */
+  readonly postgres?: LocalDriverOptions['postgres']
+}
+
 /** A nats-server, the door, and a folder for servers; a worker where the test wants it. */
-export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}): Promise<ProvisioningPlatform> {
+export async function platform(
+  t: Pick<Test, 'teardown'>,
+  { worker = true, disk, postgres }: PlatformOptions = {},
+): Promise<ProvisioningPlatform> {
   const nats = await testNats(t)
   const home = mkdtempSync(join(tmpdir(), 'busbar-prov-'))
+  const ownDisk = disk !== undefined && mounted(home, disk)
   chmodSync(home, 0o711)
   const secretKeys = [`test:${randomBytes(32).toString('base64')}`]
   const from = await freePort()
@@ -72,7 +89,7 @@ export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}
       account,
       secretKeys,
       ports,
-      postgres: async () => findAllPostgres('/usr/bin:/bin', account),
+      postgres: postgres ?? (async () => findAllPostgres('/usr/bin:/bin', account)),
       mysql: async () => {
         const binaries = mariadbHere()
         return binaries === undefined ? null : { version: '10.11.0', binaries }
@@ -94,6 +111,7 @@ export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}
   }
   t.teardown(async () => {
     await shutDownSupervisor(home)
+    if (ownDisk) execFileSync('umount', ['-l', home])
     rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 })
   })
   if (worker) await startWorker()
@@ -110,5 +128,39 @@ export async function platform(t: Pick<Test, 'teardown'>, { worker = true } = {}
   })
   t.teardown(() => gateway.stop())
   const { url } = gateway
-  return { bus, natsUrl: nats.url, url, call: client(url), home, secretKeys, ports, observations, startWorker }
+  return { bus, natsUrl: nats.url, url, call: client(url), home, ownDisk, secretKeys, ports, observations, startWorker }
+}
+
+/** Whether there is a small disk in that place now: root alone can make one. */
+function mounted(folder: string, size: string): boolean {
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', folder], { stdio: 'pipe' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** One statement in a session of its own, which takes no longer than a moment to open. */
+export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 2_000 })
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+    return (await client.query(text)).rows
+  } finally {
+    await client.end().catch(() => undefined)
+  }
+}
+
+/** What the work answers as soon as it does; @throws what it threw last when it does not in time. */
+export async function eventually<T>(work: () => Promise<T>, ms = 60_000): Promise<T> {
+  for (const end = performance.now() + ms; ; ) {
+    try {
+      return await work()
+    } catch (error) {
+      if (performance.now() > end) throw error
+      await sleep(100)
+    }
+  }
 }

@@ -1,5 +1,6 @@
-import type { Instance, Operation } from '../../schemas/provisioning/instance.ts'
+import type { Instance } from '../../schemas/provisioning/instance.ts'
 import type { Health, InstanceFact, OperationType } from '../../schemas/provisioning/instance-facts.ts'
+import type { Operation } from '../../schemas/provisioning/operation.ts'
 import type { DatabaseType } from '../../schemas/provisioning/tiers.ts'
 import type { Metrics } from './local/metrics/metrics.ts'
 

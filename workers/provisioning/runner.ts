@@ -4,15 +4,10 @@ import { type Decided, decide } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { also, decideTogether } from '../../bus/together.ts'
-import {
-  decideOnOperation,
-  type Instance,
-  type InstanceState,
-  instance,
-  isUnderWay,
-} from '../../schemas/provisioning/instance.ts'
+import { decideOnOperation, type Instance, type InstanceState, instance } from '../../schemas/provisioning/instance.ts'
 import { facts, type InstanceFact } from '../../schemas/provisioning/instance-facts.ts'
 import { decideRelease, namespace } from '../../schemas/provisioning/namespace.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import type { Driver, Plan, Step } from './driver.ts'
 
 export type RunnerObservation = {

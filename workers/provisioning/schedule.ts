@@ -1,8 +1,9 @@
 import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { ticksBetween } from '../../schemas/cron.ts'
-import { decideOperation, type Instance, instance, isUnderWay } from '../../schemas/provisioning/instance.ts'
+import { decideOperation, type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import type { OperationType } from '../../schemas/provisioning/instance-facts.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import type { Driver } from './driver.ts'
 import { instancePlace } from './runner.ts'
 

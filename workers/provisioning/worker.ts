@@ -1,34 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bus } from '../../bus/connect.ts'
-import { decide } from '../../bus/decide.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
-import {
-  decideHealth,
-  decideOperation,
-  type Instance,
-  type InstanceState,
-  instance,
-  isUnderWay,
-} from '../../schemas/provisioning/instance.ts'
+import { type Instance, type InstanceState, instance } from '../../schemas/provisioning/instance.ts'
 import { type AnswerObservation, answerQuestions } from './answers.ts'
-import type { Driver, Observed } from './driver.ts'
-import { explain } from './explain.ts'
-import { instancePlace, type RunnerObservation, runOperation } from './runner.ts'
-import { scheduler } from './schedule.ts'
-import { type Watch, type WatchObservation, watchInstance } from './watching.ts'
+import type { Driver } from './driver.ts'
+import { type Keeper, type KeeperObservation, startKeeper } from './keeper.ts'
 
-export type ProvisioningObservation =
-  | RunnerObservation
-  | FollowObservation
-  | AnswerObservation
-  | WatchObservation
-  | {
-      readonly type: 'instance-health'
-      readonly projectId: string
-      readonly health: string
-      readonly reason: string | null
-    }
-  | { readonly type: 'instance-trouble'; readonly projectId: string; readonly error: unknown }
+export type ProvisioningObservation = KeeperObservation | FollowObservation | AnswerObservation
 
 export interface ProvisioningWorkerOptions {
   readonly bus: Bus
@@ -49,7 +26,6 @@ export interface InstanceView {
 }
 
 const defaultObserveMs = 5_000
-const retryMs = 2_000
 
 /**
  * Makes what is recorded of instances true: runs their operations, starts their servers, watches their health.
@@ -108,105 +84,4 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
       await driver.close()
     },
   }
-}
-
-interface KeeperContext {
-  readonly bus: Bus
-  readonly driver: Driver
-  readonly observeMs: number
-  readonly onObservation: (observation: ProvisioningObservation) => void
-  readonly signal: AbortSignal
-}
-
-/** Looks after one instance. */
-interface Keeper {
-  readonly uid: string
-  tell(state: Instance): void
-  /** @param down whether its servers may have to be started */
-  look(down: boolean): void
-  /** Null while there is nothing to measure. */
-  watch(): Watch | null
-  end(): void
-  readonly ended: Promise<void>
-}
-
-function startKeeper(context: KeeperContext, first: Instance, before: Promise<void> = Promise.resolve()): Keeper {
-  const { bus, driver, onObservation, observeMs } = context
-  const { uid, projectName } = first
-  const own = new AbortController()
-  const signal = AbortSignal.any([context.signal, own.signal])
-  let state = first
-  let wake = Promise.withResolvers<void>()
-  let up = false
-  let watching: Watch | null = null
-  const schedule = scheduler(context)
-  const run = async () => {
-    await before
-    while (!signal.aborted) {
-      wake = Promise.withResolvers()
-      try {
-        if (isUnderWay(state.operation)) {
-          up = false
-          if (state.operation.type === 'DELETE') {
-            await watching?.[Symbol.asyncDispose]()
-            watching = null
-          }
-          await runOperation({ bus, driver, onObservation, explain }, projectName, signal)
-        } else if (state.created && state.place === driver.place) {
-          if (!up) await driver.bringUp(state, signal)
-          up = true
-          watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
-          await watch(context, state, await driver.observe(state, signal))
-          await schedule(state, Date.now())
-        }
-      } catch (error) {
-        if (signal.aborted) break
-        up = false
-        onObservation({ type: 'instance-trouble', projectId: projectName, error })
-        await sleep(retryMs, undefined, { signal }).catch(() => undefined)
-        continue
-      }
-      await Promise.race([wake.promise, sleep(observeMs, undefined, { signal }).catch(() => undefined)])
-    }
-    await watching?.[Symbol.asyncDispose]()
-  }
-  return {
-    uid,
-    tell(next) {
-      const fresh = next.operation.id !== state.operation.id || next.operation.state !== state.operation.state
-      state = next
-      if (fresh) wake.resolve()
-    },
-    look(down) {
-      if (down) up = false
-      wake.resolve()
-    },
-    watch: () => watching,
-    end() {
-      own.abort()
-      wake.resolve()
-    },
-    ended: run(),
-  }
-}
-
-/** Records what has changed; what the driver wants done is begun. */
-async function watch({ bus, onObservation }: KeeperContext, found: Instance, seen: Observed): Promise<void> {
-  const { projectName, uid } = found
-  const place = { ...instancePlace(projectName), aggregate: instance, actor: 'busbar' }
-  const decided = await decide(bus, { ...place, decide: (state) => decideHealth(state, uid, seen, Date.now()) })
-  if (decided.facts.length > 0) {
-    onObservation({ type: 'instance-health', projectId: projectName, health: seen.health, reason: seen.reason })
-  }
-  const { wants } = seen
-  if (wants === undefined) return
-  const at = Date.now()
-  const id = `${wants.type.toLowerCase()}-${at}`
-  await decide(bus, {
-    ...place,
-    decide: (state) =>
-      state.stage === 'wanted' && state.uid === uid && !isUnderWay(state.operation)
-        ? decideOperation(state, projectName, { id, ...wants, by: 'busbar', at })
-        : [],
-  })
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Plan, Step } from '../driver.ts'
-import { type ArchivingState, readArchiveStatus } from './backup/archive.ts'
+import { type ArchivingState, makeArchive, readArchiveStatus } from './backup/archive.ts'
 import { type BackupRecord, listBackups, newBackupId } from './backup/backup-record.ts'
 import { makeBaseBackup } from './backup/base-backup.ts'
 import { restorableWindow } from './backup/restore-target.ts'
@@ -47,6 +47,8 @@ export function backupPlan(place: LocalPlace): Plan {
       const type = operation.request.type === 'SCHEDULED' ? 'SCHEDULED' : 'MANUAL'
       const { projectName: projectId } = instance
       const done = listBackups(backupsFolder).find((backup) => backup.id === id)
+      // An archive that was lost begins anew behind a new backup.
+      makeArchive(opened.primary())
       const made = done ?? (await makeBaseBackup(opened.primary(), { projectId, type, backupsFolder, id, signal }))
       return { data: { result: { ...shownBackup(made, undefined, instance) } } }
     },

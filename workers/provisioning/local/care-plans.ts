@@ -54,7 +54,7 @@ export function rotatePlan(place: LocalPlace): Plan {
 
 /** Parameters on every server, with a rolling restart where one is needed; all of them, or none. */
 export function parametersPlan(place: LocalPlace): Plan {
-  const wanted = ({ operation }: Pick<StepWork, 'operation'>) => operation.request.parameters as Record<string, string>
+  const wanted = ({ operation }: Pick<StepWork, 'operation'>) => operation.request.parameters as ParameterChanges
   const apply: Step = {
     name: 'APPLY',
     async run(work) {
@@ -66,7 +66,7 @@ export function parametersPlan(place: LocalPlace): Plan {
     name: 'RECORD',
     async run(work) {
       const { instance, operation } = work
-      const parameters = { ...instance.parameters, ...wanted(work) }
+      const parameters = changedParameters(instance.parameters, wanted(work))
       return { facts: [facts.settings.of({ parameters, pendingRestart: [], by: operation.by, at: Date.now() })] }
     },
   }
@@ -80,6 +80,15 @@ export function parametersPlan(place: LocalPlace): Plan {
     },
   }
   return { steps: [apply, record], undo: [back] }
+}
+
+/** Null: back to what the server has by itself. */
+export type ParameterChanges = Readonly<Record<string, string | null>>
+
+/** What is recorded of an instance once they are in force. */
+export function changedParameters(before: Readonly<Record<string, string>>, changes: ParameterChanges) {
+  const all = Object.entries<string | null>({ ...before, ...changes })
+  return Object.fromEntries(all.filter((entry): entry is [string, string] => entry[1] !== null))
 }
 
 /** What was asked for when the instance was. */
@@ -100,12 +109,11 @@ export function firstParameters(place: LocalPlace): Step {
  */
 export async function setParameters(
   opened: PostgresInstance,
-  changes: Readonly<Record<string, string | null>>,
+  changes: ParameterChanges,
   signal: AbortSignal,
 ): Promise<void> {
   const primary = opened.primary()
-  const values = Object.fromEntries(Object.entries(changes).filter((entry): entry is [string, string] => entry[1] !== null)) // biome-ignore format: one expression
-  const { raised } = await checkParameters(primary, values)
+  const { raised } = await checkParameters(primary, changedParameters({}, changes))
   const standbys = opened.standbys.map((member) => opened.nodeOf(member))
   const nodes = raised.length > 0 ? [...standbys, primary] : [primary, ...standbys]
   for (const node of nodes) {

@@ -14,6 +14,7 @@ import { chooseInstallation, freePorts, type LocalPlace } from './place.ts'
 import { majorOf, openPostgres, type PostgresInstance, passwordContext } from './postgres-instance.ts'
 import { withSession } from './postgres-session.ts'
 import { hbaText } from './postgres-settings.ts'
+import { rewindStandby } from './rewind.ts'
 
 /** Servers, ports and passwords are decided, and recorded before anything of them is there. */
 export function reserve(place: LocalPlace): Step {
@@ -148,11 +149,16 @@ export function makeStandbys(place: LocalPlace): Step {
   }
 }
 
+/**
+ * Standbys that are there are started, the others made, with the `lost` ones; a former primary is rewound where that can be done.
+ * Answers the names of those that were.
+ */
 export async function bringStandbys(
   opened: PostgresInstance,
   { instance, signal }: Pick<StepWork, 'instance' | 'signal'>,
   lost: ReadonlySet<string> = new Set(),
-): Promise<void> {
+): Promise<readonly string[]> {
+  const rewound: string[] = []
   const primary = opened.primary()
   await ensureSlots(
     primary,
@@ -162,9 +168,11 @@ export async function bringStandbys(
     const node = opened.nodeOf(member)
     const usable = hasData(node) && isStandby(node) && !lost.has(member.name)
     if (usable) await startStandby(opened, primary.port, node, signal)
+    else if (await rewindStandby(opened, primary, node, signal)) rewound.push(member.name)
     else await buildStandby(opened, primary, node, signal)
   }
   await setSynchronous(opened, instance, opened.standbys.length)
+  return rewound
 }
 
 /** Commits wait for one standby, as long as there is one that can take them. */

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { Unavailable } from '../../../schemas/failure.ts'
 import { facts } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Plan, Step } from '../driver.ts'
-import { restoreCommand } from './backup/archive.ts'
+import { archiveRest, restoreCommand } from './backup/archive.ts'
 import { bringStandbys, logIn, setSynchronous } from './create.ts'
 import { ensureSlots, hasData, isStandby, startPrimary } from './members.ts'
 import type { LocalPlace } from './place.ts'
@@ -101,6 +101,7 @@ function promote(place: LocalPlace): Step {
           statementTimeoutMs: (promoteSeconds + 5) * 1_000,
         })
       }
+      await archiveRest(opened.nodeOf(old))
       const others = opened.standbys.filter(({ name }) => name !== old.name)
       await startPrimary(opened, node, others.length, signal)
       await ensureSlots(
@@ -118,19 +119,22 @@ function promote(place: LocalPlace): Step {
 }
 
 function degraded(name: string) {
-  return { health: 'DEGRADED' as const, reason: `${name} failed and is being rebuilt`, at: Date.now() }
+  return { health: 'DEGRADED' as const, reason: `${name} failed; it comes back as a standby`, at: Date.now() }
 }
 
-/** Servers that are lost are made anew from the primary. */
+/** Servers that are lost come back as standbys of the primary: rewound, or made anew. */
 export function repairPlan(place: LocalPlace): Plan {
   const rebuild: Step = {
     name: 'REBUILD',
     async run(work) {
       const { members = [] } = work.operation.request as { readonly members?: readonly string[] }
       const opened = await openPostgres(place, work.instance)
-      await bringStandbys(opened, work, new Set(members))
+      const rewound = await bringStandbys(opened, work, new Set(members))
       await startPrimary(opened, opened.primary(), opened.standbys.length, work.signal)
-      return { facts: [facts.health.of({ health: 'HEALTHY', reason: null, at: Date.now() })] }
+      return {
+        data: { result: { rewound, rebuilt: members.filter((name) => !rewound.includes(name)) } },
+        facts: [facts.health.of({ health: 'HEALTHY', reason: null, at: Date.now() })],
+      }
     },
   }
   return { steps: [rebuild], undo: [] }

@@ -93,7 +93,7 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
       instance.databaseType === 'MYSQL' ? bringUpMysql(place, instance, signal) : bringUp(place, instance, signal),
     observe: (instance) =>
       instance.databaseType === 'MYSQL'
-        ? observeMysql(place, instance)
+        ? observeMysql(place, instance, rememberedOf(instance))
         : observe(place, instance, rememberedOf(instance)),
     measure: (instance) => measure(place, instance, rememberedOf(instance)),
     lastBackupAt: (instance) => lastBackupAt(place, instance),
@@ -112,5 +112,6 @@ const forget: Step = {
 
 const advice = {
   POSTGRESQL: 'Install PostgreSQL 15 or newer (Debian: apt-get install postgresql).',
-  MONGODB: 'The local driver does not run MongoDB servers; the type is for a cluster.',
+  MONGODB:
+    'The local driver looks after PostgreSQL and MariaDB servers, and Debian has no MongoDB server it could install. Use databaseType POSTGRESQL or MYSQL here, or a MongoDB server that is run elsewhere.',
 } as const

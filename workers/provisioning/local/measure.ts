@@ -40,7 +40,9 @@ async function measurable(place: LocalPlace, instance: Instance): Promise<Measur
     return { folders, sample: () => readMysqlSample(primary()), pid: (member) => control.pid(nodeOf(member)) }
   }
   const { folders, control, nodeOf, primary } = await openPostgres(place, instance)
-  return { folders, sample: () => readPostgresSample(primary()), pid: (member) => control.pid(nodeOf(member)) }
+  // What a lost part of the log was needed for is over with the next backup.
+  const sample = () => readPostgresSample(primary(), listBackups(folders.backups).at(-1)?.beginWal)
+  return { folders, sample, pid: (member) => control.pid(nodeOf(member)) }
 }
 
 /** Asks the primary, and the system what the servers use. A server that is down is a number nobody knows. */

@@ -105,6 +105,11 @@ export function hasData(node: PostgresNode): boolean {
   return existsSync(join(node.dataFolder, 'PG_VERSION'))
 }
 
+/** Beside the data folder while it is neither what it was nor a standby's yet. */
+export function rewindMark({ dataFolder }: Pick<PostgresNode, 'dataFolder'>): string {
+  return join(dirname(dataFolder), 'rewinding')
+}
+
 /** Copies the running primary's data to a new standby and starts it. A data folder that is not a standby's is made anew. */
 export async function buildStandby(
   { control }: Pick<PostgresInstance, 'control'>,
@@ -127,6 +132,7 @@ export async function buildStandby(
   await control.fence(node)
   await rm(node.dataFolder, { recursive: true, force: true })
   await rename(unfinished, node.dataFolder)
+  await rm(rewindMark(node), { force: true })
   await syncFolder(dirname(node.dataFolder))
   await startStandby({ control }, primary.port, node, signal)
 }

@@ -7,15 +7,18 @@ import { chooseBackup, restorableWindow } from './backup/restore-target.ts'
 import { readLogTail } from './metrics/log-tail.ts'
 import type { MysqlBackupRecord } from './mysql/mysql-backup.ts'
 import { applyMysqlMigration, listMysqlMigrations } from './mysql/mysql-migrations.ts'
+import type { MysqlNode } from './mysql/mysql-node.ts'
 import { readMysqlSummary, readMysqlTopQueries, readMysqlWaitEvents } from './mysql/mysql-performance.ts'
-import { withMysql } from './mysql/mysql-session.ts'
+import { rowsOf, withMysql } from './mysql/mysql-session.ts'
 import { readReplicaStatus } from './mysql/replica.ts'
+import { shownMysqlBackup } from './mysql-backups.ts'
+import { mysqlTarget, mysqlWindow } from './mysql-copies.ts'
 import { type MysqlInstance, openMysqlInstance, startMysql } from './mysql-instance.ts'
-import { mysqlTarget, mysqlWindow, shownMysqlBackup } from './mysql-plans.ts'
 import type { LocalPlace } from './place.ts'
 import { bytesOf } from './questions.ts'
 import { shownSnapshot } from './shown-snapshot.ts'
 import { deleteSnapshot, listSnapshots, readSnapshot, snapshotFile } from './snapshots/snapshot-record.ts'
+import { storageProblem } from './storage.ts'
 
 type Params = Readonly<Record<string, unknown>>
 type Question = (opened: MysqlInstance, instance: Instance, params: Params) => Promise<unknown>
@@ -90,18 +93,38 @@ export async function bringUpMysql(place: LocalPlace, instance: Instance, signal
 }
 
 /** How an instance is, by asking its servers. A dead server is started again where it was: nobody takes its place. */
-export async function observeMysql(place: LocalPlace, instance: Instance): Promise<Observed> {
+export async function observeMysql(
+  place: LocalPlace,
+  instance: Instance,
+  { diskBytes }: { readonly diskBytes: number | null },
+): Promise<Observed> {
   const opened = await openMysqlInstance(place, instance)
+  const full = await storageProblem(opened.folders.root, instance, diskBytes)
   try {
-    await withMysql(opened.primary(), (connection) => connection.query('select 1'), { database: null })
-    const missing: string[] = []
-    for (const member of opened.replicas) {
-      const status = await readReplicaStatus(opened.nodeOf(member)).catch(() => undefined)
-      if (status?.state !== 'STREAMING') missing.push(member.name)
-    }
-    if (missing.length === 0) return { health: 'HEALTHY', reason: null }
-    return { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` }
-  } catch (error) {
-    return { health: 'DOWN', reason: (error as Error).message }
+    await allowMysqlWrites(opened.primary(), full === null)
+  } catch {
+    if (full !== null) return { health: 'STORAGE_FULL', reason: full }
+    const running = (await opened.control.pid(opened.primary())) !== undefined
+    return { health: 'DOWN', reason: `The database server ${running ? 'does not answer' : 'has ended'}` }
   }
+  if (full !== null) return { health: 'STORAGE_FULL', reason: full }
+  const missing: string[] = []
+  for (const member of opened.replicas) {
+    const status = await readReplicaStatus(opened.nodeOf(member)).catch(() => undefined)
+    if (status?.state !== 'STREAMING') missing.push(member.name)
+  }
+  if (missing.length === 0) return { health: 'HEALTHY', reason: null }
+  return { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` }
+}
+
+/** Whether users may write. @throws when the server does not answer */
+async function allowMysqlWrites(node: MysqlNode, allowed: boolean): Promise<void> {
+  await withMysql(
+    node,
+    async (connection) => {
+      const [row] = await rowsOf<{ closed: number }>(connection, 'select @@global.read_only as closed')
+      if ((row?.closed === 0) !== allowed) await connection.query(`set global read_only = ${allowed ? 'off' : 'on'}`)
+    },
+    { database: null },
+  )
 }

@@ -1,14 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { Unavailable } from '../../../schemas/failure.ts'
-import { type Instance, isUnderWay } from '../../../schemas/provisioning/instance.ts'
-import { sizeText, tiers } from '../../../schemas/provisioning/tiers.ts'
+import type { Instance } from '../../../schemas/provisioning/instance.ts'
+import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
+import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
 import { allowWrites } from './care-plans.ts'
 import { setSynchronous } from './create.ts'
 import { hasData, isStandby } from './members.ts'
+import type { Look } from './metrics/metrics.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
+import { diskProblem, storageProblem } from './storage.ts'
 
 /** What is remembered between two looks. */
 export interface Watched {
@@ -16,14 +19,13 @@ export interface Watched {
   readonly missingSince: Map<string, number>
   /** As measured last. */
   readonly diskBytes: number | null
+  readonly before: Look | undefined
 }
 
 /** How long the primary may take to answer, and how often in a row it may not. */
 const probeMs = 2_000
 const probePauseMs = 300
 const silentProbes = 3
-/** Of its quota, from which on a full instance is written to again. */
-const roomAgain = 0.95
 /** A standby that has not come back by then is made anew. */
 const missingMs = 30_000
 const graceMs = 3_000
@@ -47,7 +49,7 @@ export async function observe(place: LocalPlace, instance: Instance, watched: Wa
   for (const name of missing) if (!watched.missingSince.has(name)) watched.missingSince.set(name, performance.now())
   // A standby that has just been started takes a moment.
   const lasting = missing.some((name) => performance.now() - watched.missingSince.get(name)! > graceMs)
-  if (missing.length === 0) return { health: 'HEALTHY', reason: null }
+  if (missing.length === 0) return replicated(watched)
   const lost = opened.standbys.filter((member) => {
     const node = opened.nodeOf(member)
     const late = performance.now() - (watched.missingSince.get(member.name) ?? Number.POSITIVE_INFINITY) > missingMs
@@ -59,21 +61,26 @@ export async function observe(place: LocalPlace, instance: Instance, watched: Wa
   return { ...seen, wants: { type: 'REPAIR', request: { members: lost.map(({ name }) => name) } } }
 }
 
-/** At its quota an instance is read-only; below it, with some room, it is written to again. Null: there is room. */
+/** All standbys have what is written; whether it can be restored is the other half. */
+function replicated({ before }: Watched): Observed {
+  const problem = before?.sample?.archiveProblem ?? null
+  return problem === null ? { health: 'HEALTHY', reason: null } : { health: 'DEGRADED', reason: problem }
+}
+
+/** Without room an instance is read-only; with some it is written to again. Null: there is room. */
 async function seeToStorage(
   opened: PostgresInstance,
-  { storageBytes, health, healthReason }: Instance,
+  instance: Instance,
   diskBytes: number | null,
 ): Promise<Observed | null> {
-  const wasFull = health === 'STORAGE_FULL'
-  if (diskBytes === null) return wasFull ? { health, reason: healthReason } : null
-  const full = diskBytes >= storageBytes * (wasFull ? roomAgain : 1)
-  if (full !== wasFull) await allowWrites(opened, !full)
-  if (!full) return null
-  return {
-    health: 'STORAGE_FULL',
-    reason: `The storage of ${sizeText(storageBytes)} is full: writing is refused until it is resized`,
+  const reason = await storageProblem(opened.folders.root, instance, diskBytes)
+  if (reason === null) {
+    if (instance.health === 'STORAGE_FULL') await allowWrites(opened, true)
+    return null
   }
+  // A disk that is full to the last byte has no room for the setting either: then the server refuses by itself.
+  await allowWrites(opened, false).catch(() => undefined)
+  return { health: 'STORAGE_FULL', reason }
 }
 
 /** Asked quickly, in a session of its own: a server that hangs takes a connection and says nothing. */
@@ -104,9 +111,13 @@ async function streamingStandbys(opened: PostgresInstance): Promise<readonly str
 
 /** A primary that ended has a successor at once, one that does not answer after a few looks. */
 async function silentPrimary(opened: PostgresInstance, instance: Instance, error: Error): Promise<Observed> {
-  const seen = { health: 'DOWN', reason: 'The database server does not answer' } as const
+  const full = await diskProblem(opened.folders.root, instance)
+  // Another server on the same disk could not write either.
+  if (full !== null) return { health: 'STORAGE_FULL', reason: full }
   const pids = await Promise.all(instance.members.map((member) => opened.control.pid(opened.nodeOf(member))))
   const ended = pids[instance.members.findIndex(({ name }) => name === instance.primary)] === undefined
+  const reason = ended ? 'The database server has ended' : 'The database server does not answer'
+  const seen = { health: 'DOWN', reason } as const
   // They went together, with what looked after them: none is better than the others.
   if (instance.members.length > 1 && pids.every((pid) => pid === undefined)) {
     throw new Unavailable('http/unavailable', 'The servers do not run')

@@ -2,13 +2,13 @@ import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { CareFailure } from './care-failure.ts'
-import type { PostgresNode } from './postgres-node.ts'
+import type { NodeAccount, PostgresNode } from './postgres-node.ts'
 
 /** Where Debian and its relatives put each major's programs. */
 const debianFolder = '/usr/lib/postgresql'
 
 /** The client programs the driver makes use of where they are installed. */
-type PostgresTool = 'pg_dump' | 'pg_restore' | 'pg_verifybackup' | 'psql'
+type PostgresTool = 'pg_dump' | 'pg_restore' | 'pg_verifybackup' | 'pg_rewind' | 'psql'
 
 /** `same`: only of the server's own major. `atLeast`: of a newer one too. `any`: of every one, the newest first. */
 type ToolFit = 'same' | 'atLeast' | 'any'
@@ -58,6 +58,8 @@ interface ToolRun {
   /** Default 1 h. */
   readonly timeoutMs?: number
   readonly cwd?: string
+  /** Default: the account of this process. */
+  readonly runAs?: NodeAccount | undefined
 }
 
 interface ToolOutcome {
@@ -79,6 +81,7 @@ export async function runTool(path: string, run: ToolRun): Promise<ToolOutcome> 
     timeout: run.timeoutMs ?? 3600_000,
     killSignal: 'SIGKILL',
     ...(run.cwd === undefined ? {} : { cwd: run.cwd }),
+    ...run.runAs,
     ...(run.signal === undefined ? {} : { signal: run.signal }),
   })
   let complaint = ''

@@ -1,9 +1,19 @@
-import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { CareFailure } from '../care-failure.ts'
+import { writeDurably } from '../durable-files.ts'
 import type { PostgresNode } from '../postgres-node.ts'
 import { waitUntil, withSession } from '../postgres-session.ts'
-import { isSegment, nextSegment } from './wal-name.ts'
+import { isSegment, nextSegment, positionOf } from './wal-name.ts'
 
 /** Its presence tells the true archive folder from an empty place where a disk is no longer mounted. */
 const marker = '.wal-archive'
@@ -44,6 +54,21 @@ function archiveCommand(folder: string): string {
     'cp "%p" "${a}.%f.tmp" && sync "${a}.%f.tmp" && ln "${a}.%f.tmp" "${a}%f" && rm "${a}.%f.tmp" && sync "$a" || { rm -f "${a}.%f.tmp"; exit 1; }',
   ]
   return script.join('; ')
+}
+
+/**
+ * Takes what a server had finished and not yet archived when it ended into its archive: its successor does not do that, and a
+ * restore would find a hole. What is there is not overwritten. Idempotent.
+ */
+export async function archiveRest(node: PostgresNode): Promise<void> {
+  const log = join(node.dataFolder, 'pg_wal')
+  const status = join(log, 'archive_status')
+  const waiting = existsSync(status) ? readdirSync(status).filter((name) => name.endsWith('.ready')) : []
+  for (const name of waiting.map((each) => each.slice(0, -'.ready'.length)).sort()) {
+    const target = join(node.archiveFolder, name)
+    if (existsSync(target) || !existsSync(join(log, name))) continue
+    await writeDurably(target, readFileSync(join(log, name)), node.runAs)
+  }
 }
 
 /** The command a restoring server takes WAL with: from the archive, else from each of the other folders. */
@@ -87,8 +112,11 @@ interface ArchiverRow {
   waiting: string
 }
 
-/** @throws {CareFailure} `unavailable` when the server does not answer. */
-export async function readArchiveStatus(node: PostgresNode): Promise<ArchiveStatus> {
+/**
+ * `from`: the segment from which on the log is wanted; by default all of it.
+ * @throws {CareFailure} `unavailable` when the server does not answer.
+ */
+export async function readArchiveStatus(node: PostgresNode, from?: string): Promise<ArchiveStatus> {
   const row = await withSession(node, async (client) => {
     const { rows } = await client.query<ArchiverRow>(`
       select current_setting('archive_mode') as mode, current_setting('archive_command') as command,
@@ -106,7 +134,7 @@ export async function readArchiveStatus(node: PostgresNode): Promise<ArchiveStat
     waitingSegments: Number(row.waiting),
   }
   const off = row.mode === 'off' || row.command === ''
-  const lost = off ? null : lostReason(node.archiveFolder, Number(row.segment_bytes))
+  const lost = off ? null : lostReason(node.archiveFolder, Number(row.segment_bytes), from)
   if (off) return { state: 'OFF', reason: null, ...figures }
   if (lost !== null) return { state: 'LOST', reason: lost, ...figures }
   const failing = figures.lastFailedAt !== null && figures.lastFailedAt > (figures.lastArchivedAt ?? 0)
@@ -114,9 +142,10 @@ export async function readArchiveStatus(node: PostgresNode): Promise<ArchiveStat
   return failing ? { state: 'FAILING', reason, ...figures } : { state: 'OK', reason: null, ...figures }
 }
 
-function lostReason(folder: string, segmentBytes: number): string | null {
+function lostReason(folder: string, segmentBytes: number, from: string | undefined): string | null {
   if (!existsSync(join(folder, marker))) return 'The folder of the archived write-ahead log is gone.'
-  const missing = missingSegments(archivedSegments(folder), segmentBytes)
+  const wanted = (segment: string) => from === undefined || positionOf(segment) >= positionOf(from)
+  const missing = missingSegments(archivedSegments(folder).filter(wanted), segmentBytes)
   if (missing.length === 0) return null
   return `Archived write-ahead log is missing from ${missing[0]} on: times after it cannot be restored from earlier backups.`
 }

@@ -16,13 +16,15 @@ interface SampleRow {
 /** Mean execution time from which a statement counts as slow. */
 export const slowQueryMs = 1000
 
+const answerMs = 4000
+
 /**
- * Asks a server for its numbers.
+ * Asks a server for its numbers. `archiveFrom`: the segment from which on the archived log is wanted; by default all of it.
  *
  * @throws {CareFailure} `unavailable` when it does not answer in time.
  */
-export async function readPostgresSample(node: PostgresNode, timeoutMs = 4000): Promise<ServerSample> {
-  const archive = await readArchiveStatus(node)
+export async function readPostgresSample(node: PostgresNode, archiveFrom?: string): Promise<ServerSample> {
+  const archive = await readArchiveStatus(node, archiveFrom)
   return withSession(
     node,
     async (client) => {
@@ -45,7 +47,7 @@ export async function readPostgresSample(node: PostgresNode, timeoutMs = 4000): 
         longestTransactionSeconds: row.oldest === null ? null : Number(row.oldest),
       }
     },
-    { statementTimeoutMs: timeoutMs, applicationName: 'busbar metrics' },
+    { statementTimeoutMs: answerMs, applicationName: 'busbar metrics' },
   )
 }
 

@@ -1,0 +1,159 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Bus } from '../../bus/connect.ts'
+import { decide } from '../../bus/decide.ts'
+import { decideHealth, decideOperation, type Instance, instance } from '../../schemas/provisioning/instance.ts'
+import { isUnderWay } from '../../schemas/provisioning/operation.ts'
+import type { Driver, Observed } from './driver.ts'
+import { explain } from './explain.ts'
+import { instancePlace, type RunnerObservation, runOperation } from './runner.ts'
+import { scheduler } from './schedule.ts'
+import { type Watch, type WatchObservation, watchInstance } from './watching.ts'
+
+export type KeeperObservation =
+  | RunnerObservation
+  | WatchObservation
+  | {
+      readonly type: 'instance-health'
+      readonly projectId: string
+      readonly health: string
+      readonly reason: string | null
+    }
+  | { readonly type: 'instance-trouble'; readonly projectId: string; readonly error: unknown }
+
+export interface KeeperContext {
+  readonly bus: Bus
+  readonly driver: Driver
+  /** Between two looks. */
+  readonly observeMs: number
+  readonly onObservation: (observation: KeeperObservation) => void
+  readonly signal: AbortSignal
+}
+
+/** Looks after one instance. */
+export interface Keeper {
+  readonly uid: string
+  tell(state: Instance): void
+  /** @param down whether its servers may have to be started */
+  look(down: boolean): void
+  /** Null while there is nothing to measure. */
+  watch(): Watch | null
+  end(): void
+  readonly ended: Promise<void>
+}
+
+const retryMs = 2_000
+
+/** Runs an instance's operations; between them its servers are kept running, looked at and measured. Begins once `before` has ended. */
+export function startKeeper(
+  context: KeeperContext,
+  first: Instance,
+  before: Promise<void> = Promise.resolve(),
+): Keeper {
+  const { bus, driver, onObservation, observeMs } = context
+  const { uid, projectName } = first
+  const own = new AbortController()
+  const signal = AbortSignal.any([context.signal, own.signal])
+  let state = first
+  let wake = Promise.withResolvers<void>()
+  let up = false
+  let watching: Watch | null = null
+  const schedule = scheduler(context)
+  const operate = async () => {
+    up = false
+    if (state.operation.type === 'DELETE') {
+      await watching?.[Symbol.asyncDispose]()
+      watching = null
+    }
+    await runOperation({ bus, driver, onObservation, explain }, projectName, signal)
+  }
+  const keep = async () => {
+    const failure = up ? null : await startFailure(driver, state, signal)
+    up = failure === null
+    watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
+    await record(context, state, await observed(driver, state, failure, signal))
+    if (failure !== null) throw failure
+    await schedule(state, Date.now())
+  }
+  const run = async () => {
+    await before
+    while (!signal.aborted) {
+      wake = Promise.withResolvers()
+      try {
+        if (isUnderWay(state.operation)) await operate()
+        else if (state.created && state.place === driver.place) await keep()
+      } catch (error) {
+        if (signal.aborted) break
+        up = false
+        onObservation({ type: 'instance-trouble', projectId: projectName, error })
+        await sleep(retryMs, undefined, { signal }).catch(() => undefined)
+        continue
+      }
+      await Promise.race([wake.promise, sleep(observeMs, undefined, { signal }).catch(() => undefined)])
+    }
+    await watching?.[Symbol.asyncDispose]()
+  }
+  return {
+    uid,
+    tell(next) {
+      const fresh = next.operation.id !== state.operation.id || next.operation.state !== state.operation.state
+      state = next
+      if (fresh) wake.resolve()
+    },
+    look(down) {
+      if (down) up = false
+      wake.resolve()
+    },
+    watch: () => watching,
+    end() {
+      own.abort()
+      wake.resolve()
+    },
+    ended: run(),
+  }
+}
+
+/** Why the servers cannot be started; null: they run. @throws what passes by itself, and what the signal was aborted with */
+async function startFailure(driver: Driver, state: Instance, signal: AbortSignal): Promise<Error | null> {
+  try {
+    await driver.bringUp(state, signal)
+    return null
+  } catch (error) {
+    signal.throwIfAborted()
+    if ((error as Error).name === 'Unavailable') throw error
+    return error as Error
+  }
+}
+
+/** How an instance is; one that cannot be started says why. */
+async function observed(
+  driver: Driver,
+  state: Instance,
+  failure: Error | null,
+  signal: AbortSignal,
+): Promise<Observed> {
+  if (failure === null) return await driver.observe(state, signal)
+  const down: Observed = { health: 'DOWN', reason: explain(failure).message }
+  const seen = await driver.observe(state, signal).catch(() => down)
+  return seen.health === 'DOWN' ? { ...seen, reason: down.reason } : seen
+}
+
+/** Records what has changed; what the driver wants done is begun. */
+async function record({ bus, onObservation }: KeeperContext, found: Instance, seen: Observed): Promise<void> {
+  const { projectName, uid } = found
+  const place = { ...instancePlace(projectName), aggregate: instance, actor: 'busbar' }
+  const decided = await decide(bus, { ...place, decide: (state) => decideHealth(state, uid, seen, Date.now()) })
+  if (decided.facts.length > 0) {
+    onObservation({ type: 'instance-health', projectId: projectName, health: seen.health, reason: seen.reason })
+  }
+  const { wants } = seen
+  if (wants === undefined) return
+  const at = Date.now()
+  const id = `${wants.type.toLowerCase()}-${at}`
+  await decide(bus, {
+    ...place,
+    decide: (state) =>
+      state.stage === 'wanted' && state.uid === uid && !isUnderWay(state.operation)
+        ? decideOperation(state, projectName, { id, ...wants, by: 'busbar', at })
+        : [],
+  })
+}
