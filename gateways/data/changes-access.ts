@@ -27,7 +27,10 @@ const accessSql = statement(`
  * cannot be told apart to ask for each, `data/unknown-table` when it is there no more.
  */
 export async function accessTo(table: Table, database: Database, context: CallContext): Promise<ChangeAccess> {
-  if (database.changes !== undefined) return { byRow: false, columns: null }
+  if (database.changes !== undefined) {
+    await database.run(database.changes.reading(table), [], context)
+    return { byRow: false, columns: null }
+  }
   const { rows } = await database.run(accessSql, [String(table.oid)], context)
   if (rows[0] === undefined) throw new Rejected('data/unknown-table', `The table ${table.name} is gone`)
   const [byRow, usage, names] = rows[0]

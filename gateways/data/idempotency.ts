@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
-import { type CallContext, type Run, statement, type TransactionalDatabase } from './statement.ts'
+import { postgresKeys } from './postgres-keys.ts'
+import type { CallContext, KeyStore, Run, TransactionalDatabase } from './statement.ts'
 
 export interface IdempotentRequest {
   /** The Idempotency-Key header as sent. */
@@ -22,56 +23,7 @@ export interface StoredReply {
 const maxKeyLength = 255
 const maxBodyBytes = 8 * 1024 * 1024
 const cleanEveryMs = 60_000
-const cleanAtMost = 500
 
-/** What an owner runs when the service's login role may not create the table itself. */
-const tableStatements = [
-  'create schema if not exists busbar',
-  `create table if not exists busbar.idempotency (
-  actor text not null,
-  key text not null,
-  fingerprint text not null,
-  status int,
-  headers text,
-  body bytea,
-  created_at timestamptz not null default now(),
-  primary key (actor, key)
-)`,
-  'create index if not exists idempotency_created_at on busbar.idempotency (created_at)',
-]
-const grantStatements = [
-  'grant usage on schema busbar to <the login role of this service>',
-  'grant select, insert, update, delete on busbar.idempotency to <the login role of this service>',
-]
-
-/** Serialises the first uses of several gateways: `create … if not exists` alone fails when two meet. */
-const lockTableCreation = statement(`select pg_catalog.pg_advisory_xact_lock(hashtext('busbar.idempotency'))`)
-const claimKey = statement(
-  `insert into busbar.idempotency as held (actor, key, fingerprint) values ($1, $2, $3)
-   on conflict (actor, key) do update
-   set fingerprint = excluded.fingerprint, status = null, headers = null, body = null, created_at = now()
-   where held.created_at < now() - interval '24 hours'`,
-)
-/** The whole request's row, under which its parts are: taken by the first part, and locked by each. */
-const claimRequest = statement(
-  `insert into busbar.idempotency as held (actor, key, fingerprint) values ($1, $2, $3)
-   on conflict (actor, key) do update
-   set fingerprint = excluded.fingerprint, status = null, headers = null, body = null,
-     created_at = case when held.created_at < now() - interval '24 hours' then now() else held.created_at end
-   where held.fingerprint = excluded.fingerprint or held.created_at < now() - interval '24 hours'`,
-)
-const readReply = statement(
-  'select fingerprint, status, headers, body from busbar.idempotency where actor = $1 and key = $2',
-)
-const backToLoginRole = statement(`select pg_catalog.set_config('role', 'none', true)`)
-const storeReply = statement(
-  `update busbar.idempotency set status = $3::int, headers = $4, body = decode($5, 'base64') where actor = $1 and key = $2`,
-)
-const cleanUp = statement(
-  `delete from busbar.idempotency where (actor, key) in (
-     select actor, key from busbar.idempotency where created_at < now() - interval '24 hours'
-     order by created_at limit ${cleanAtMost} for update skip locked)`,
-)
 const writing: CallContext = { readOnly: false }
 
 /** What one gateway remembers of one database. */
@@ -136,42 +88,51 @@ function attempt(
   { key: requestKey, actor, fingerprint, part }: IdempotentRequest,
   work: (run: Run) => Promise<StoredReply>,
 ): Promise<StoredReply> {
+  const store = storeOf(database)
+  const explain = (error: unknown) => explainTable(store, error)
   return database.transaction(async (run) => {
     if (part !== undefined) {
-      const held = await run(claimRequest, [actor, requestKey, fingerprint], writing).catch(explainTable)
+      const held = await run(store.claimRequest, [actor, requestKey, fingerprint], writing).catch(explain)
       if (held.rowCount === 0) throw mismatch()
     }
     // No header can hold a space, so a part's key is no other request's.
     const key = part === undefined ? requestKey : `${requestKey} ${part}`
     // Waits here while another gateway's transaction holds the key.
-    const claimed = await run(claimKey, [actor, key, fingerprint], writing).catch(explainTable)
-    if (claimed.rowCount === 0) return await replay(run, actor, key, fingerprint)
+    const claimed = await run(store.claimKey, [actor, key, fingerprint], writing).catch(explain)
+    if (claimed.rowCount === 0) return await replay(store, run, [actor, key], fingerprint)
     const reply = await work(run)
     if (reply.body.length > maxBodyBytes) throw replyTooLarge()
-    const stored = [actor, key, String(reply.status), JSON.stringify(reply.headers), reply.body.toString('base64')]
+    const stored = [actor, key, String(reply.status), JSON.stringify(reply.headers), store.bodyToText(reply.body)]
     // Not awaited one by one: they leave in one write, and a failure of the first fails the others.
-    const steps = [run(backToLoginRole, [], writing), run(storeReply, stored, writing)]
+    const steps = [...store.beforeStoring, store.storeReply].map((each) =>
+      run(each, each === store.storeReply ? stored : [], writing),
+    )
     if (Date.now() - memory.cleanedAt > cleanEveryMs) {
       memory.cleanedAt = Date.now()
-      steps.push(run(cleanUp, [], writing))
+      steps.push(run(store.cleanUp, [], writing))
     }
     await Promise.all(steps)
     return reply
   })
 }
 
-async function replay(run: Run, actor: string, key: string, fingerprint: string): Promise<StoredReply> {
-  const [row] = (await run(readReply, [actor, key], writing)).rows
+async function replay(
+  store: KeyStore,
+  run: Run,
+  actorAndKey: readonly string[],
+  fingerprint: string,
+): Promise<StoredReply> {
+  const [row] = (await run(store.readReply, actorAndKey, writing)).rows
   if (!row) {
     // Cleaned up between the two statements: it was expired after all.
     throw new Unavailable('http/unavailable', 'The Idempotency-Key has just expired; send the request again')
   }
-  const [storedFingerprint, status, headers, body] = row.map((column) => column?.toString('utf8') ?? '')
+  const [storedFingerprint, status, headers] = row.slice(0, 3).map((column) => column?.toString('utf8') ?? '')
   if (storedFingerprint !== fingerprint) throw mismatch()
   return {
     status: Number(status),
     headers: { ...JSON.parse(headers || '{}'), 'Idempotency-Replayed': 'true' },
-    body: Buffer.from((body ?? '').slice(2), 'hex'),
+    body: store.bodyOf(row[3] ?? Buffer.alloc(0)),
   }
 }
 
@@ -185,26 +146,26 @@ function mismatch(): Rejected {
 class TableMissing extends Error {}
 
 /** The claim is the first statement to touch the table, so it is the one that finds it missing or closed. */
-function explainTable(error: unknown): never {
+function explainTable(store: KeyStore, error: unknown): never {
   const sqlstate = sqlstateOf(error)
   if (sqlstate === '42P01' || sqlstate === '3F000') throw new TableMissing('busbar.idempotency', { cause: error })
-  if (sqlstate === '42501') throw tableNeeded(error)
+  if (sqlstate === '42501') throw tableNeeded(store, error)
   throw error
 }
 
 async function createTable(database: TransactionalDatabase): Promise<void> {
+  const store = storeOf(database)
   try {
     await database.transaction(async (run) => {
-      await run(lockTableCreation, [], writing)
-      for (const text of tableStatements) await run(statement(text), [], writing)
+      for (const each of store.create) await run(each, [], writing)
     })
   } catch (error) {
-    throw sqlstateOf(error) === '42501' ? tableNeeded(error) : error
+    throw sqlstateOf(error) === '42501' ? tableNeeded(store, error) : error
   }
 }
 
-function tableNeeded(cause: unknown): Unavailable {
-  const statements = [...tableStatements, ...grantStatements].map((text) => `${text};`)
+function tableNeeded(store: KeyStore, cause: unknown): Unavailable {
+  const statements = store.byHand.map((text) => `${text};`)
   return new Unavailable('http/unavailable', 'Idempotency-Key needs a table in the database that is not there', {
     details: { statements },
     hint: `An owner of the database runs once: ${statements.join(' ')}`,
@@ -231,6 +192,10 @@ export function refuseBadKey(key: string): void {
 function sqlstateOf(error: unknown): string | undefined {
   if (!(error instanceof Rejected || error instanceof Unavailable)) return undefined
   return (error.details as { readonly sqlstate?: string } | undefined)?.sqlstate
+}
+
+function storeOf({ keys = postgresKeys }: TransactionalDatabase): KeyStore {
+  return keys
 }
 
 function memoryOf(database: TransactionalDatabase): Memory {

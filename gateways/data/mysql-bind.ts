@@ -8,6 +8,8 @@ export type BoundValue = string | Buffer | null
 export interface BoundStatement {
   readonly text: string
   readonly values: readonly BoundValue[]
+  /** The keys of its rows as they were sent, as rows with the key in column 1. */
+  readonly sent: readonly RawRow[]
 }
 
 /** MySQL counts the marks of a statement in two bytes; a statement must also fit into a packet. */
@@ -26,12 +28,14 @@ export function bindStep(
 ): readonly BoundStatement[] {
   const rows = step.pieces.find((piece) => typeof piece === 'object' && piece.kind === 'rows')
   if (rows === undefined) return [bind(step, parameters, written, [])]
-  return chunksOf(rowsOf(rows.rows, parameters), rows.rows.columns.length).map((chunk) =>
-    bind(step, parameters, written, chunk),
-  )
+  const all = rowsOf(rows.rows, step.sent?.columns ?? [], parameters)
+  return chunksOf(all, rows.rows.columns.length).map((chunk) => bind(step, parameters, written, chunk))
 }
 
-type BoundRow = readonly BoundValue[]
+interface BoundRow {
+  readonly values: readonly BoundValue[]
+  readonly key: readonly (string | null)[]
+}
 
 function bind(
   { pieces }: Step,
@@ -59,13 +63,16 @@ function bind(
         values.push(converted(plainText(jsonMembers(parameter(piece.slot) ?? '{}').get(piece.name)), piece.as))
         return '?'
       case 'rows':
-        for (const row of rows) values.push(...row)
+        for (const row of rows) values.push(...row.values)
         return rows.map(() => `(${piece.rows.columns.map(({ sql }) => sql).join(', ')})`).join(', ')
       case 'written':
         return writtenKeys(piece, written, values)
+      case 'count':
+        return String(written.length)
     }
   }
-  return { text: pieces.map(textOf).join(''), values }
+  const sent = rows.map(({ key }): RawRow => [null, Buffer.from(JSON.stringify(key))])
+  return { text: pieces.map(textOf).join(''), values, sent }
 }
 
 function wholeNumber(text: Parameter): string {
@@ -83,17 +90,26 @@ function writtenKeys(
   return keys.length === 0 ? 'select null from dual where false' : keys.map(() => `(${sql.join(', ')})`).join(', ')
 }
 
-function rowsOf({ columns, body, many, places, emptyRows }: BodyRows, parameters: readonly Parameter[]): BoundRow[] {
-  if (body === null) return Array.from({ length: Number(parameters[(emptyRows ?? 1) - 1] ?? 0) }, () => [])
+function rowsOf(
+  { columns, body, many, places, emptyRows }: BodyRows,
+  key: readonly string[],
+  parameters: readonly Parameter[],
+): BoundRow[] {
+  if (body === null) {
+    return Array.from({ length: Number(parameters[(emptyRows ?? 1) - 1] ?? 0) }, () => ({ values: [], key: [] }))
+  }
   const text = parameters[body - 1] ?? '{}'
   const all = many ? jsonElements(text) : [text]
   const wanted = places === null ? all : placesOf(parameters[places - 1] ?? '{}').map((place) => all[place - 1]!)
-  return wanted.map((row) => rowOf(row, columns))
+  return wanted.map((row) => rowOf(row, columns, key))
 }
 
-function rowOf(text: string, columns: readonly BodyColumn[]): BoundRow {
+function rowOf(text: string, columns: readonly BodyColumn[], key: readonly string[]): BoundRow {
   const members = jsonMembers(text)
-  return columns.map(({ name, as }) => converted(plainText(members.get(name)), as))
+  return {
+    values: columns.map(({ name, as }) => converted(plainText(members.get(name)), as)),
+    key: key.map((name) => plainText(members.get(name))),
+  }
 }
 
 /** A text without its quotes, anything else as it is written. */
@@ -107,7 +123,7 @@ function chunksOf(rows: readonly BoundRow[], columns: number): BoundRow[][] {
   const most = Math.max(1, Math.floor(maxMarks / Math.max(1, columns)))
   let size = 0
   for (const row of rows) {
-    const own = row.reduce<number>((sum, value) => sum + (value?.length ?? 1), 0)
+    const own = row.values.reduce<number>((sum, value) => sum + (value?.length ?? 1), 0)
     const last = chunks.at(-1)
     if (last === undefined || last.length >= most || size + own > maxCharacters) {
       chunks.push([row])

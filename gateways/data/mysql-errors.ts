@@ -46,11 +46,13 @@ const forbidden = {
 
 /** By error number. Source: MySQL 8.4 error message reference; MariaDB knowledge base, "MariaDB Error Codes". */
 const rules: Readonly<Record<number, Rule>> = {
+  1020: { ...again, sqlstate: '40001' },
   1022: { code: 'data/conflict', sqlstate: '23505' },
   1036: { code: 'data/read-only', sqlstate: '25006' },
   1040: { ...away, sqlstate: '53300' },
   1044: forbidden,
   1045: { ...away, sqlstate: '28000' },
+  1049: { code: 'data/unknown-table', sqlstate: '3F000', text: 'The database is not there' },
   1048: { code: 'data/constraint-violated', sqlstate: '23502' },
   1053: { ...away, sqlstate: '57P01' },
   1054: { code: 'data/unknown-column', sqlstate: '42703' },
@@ -122,7 +124,10 @@ export function isLost({ code, message }: MysqlError): boolean {
  * A database error as the caller may see it, in the words that PostgreSQL's errors have: Rejected or Unavailable with
  * `details.sqlstate`, or a plain Error (a fault, answered 500) for what no caller can cause. SQL text never passes.
  */
-export function translateMysqlError(error: MysqlError): Error {
+export function translateMysqlError(
+  error: MysqlError,
+  { anonymous }: { readonly anonymous?: boolean | undefined } = {},
+): Error {
   const rule = rules[error.errno ?? 0]
   const said = error.sqlMessage ?? error.message
   if (rule === undefined)
@@ -135,6 +140,12 @@ export function translateMysqlError(error: MysqlError): Error {
   const text = rule.text ?? shownText(rule.sqlstate, said)
   if (rule.code === 'data/database-unavailable' || rule.code === 'data/statement-timeout')
     return new Unavailable(rule.code, text, { ...more, retryAfterSeconds: rule.retryAfterSeconds ?? 1 })
+  if (rule.code === 'data/forbidden' && anonymous === true) {
+    return new Rejected('http/unauthorized', text, {
+      ...more,
+      hint: 'A token may give the right: send Authorization: Bearer.',
+    })
+  }
   return new Rejected(rule.code, text, more)
 }
 

@@ -11,7 +11,8 @@ export interface MysqlCatalogClient {
   query(text: string, values: readonly unknown[]): Promise<readonly unknown[]>
 }
 
-const systemSchemas = ['mysql', 'information_schema', 'performance_schema', 'sys']
+/** The last one is ours. */
+const systemSchemas = ['mysql', 'information_schema', 'performance_schema', 'sys', 'busbar']
 
 /** Reads the catalog of the databases (MySQL's schemas), in seven statements whatever the number of tables. */
 export async function introspectMysql(client: MysqlCatalogClient, schemas: ExposedSchemas): Promise<Catalog> {

@@ -1,10 +1,17 @@
-import type { Column } from './catalog.ts'
+import type { Column, Table } from './catalog.ts'
 import { isTrue, listMembers, moment } from './mysql-bind.ts'
+import { quoted, tableName } from './mysql-sql.ts'
+import { mysqlStatement } from './mysql-statement.ts'
 import { mysqlOf } from './mysql-values.ts'
-import type { ChangeDialect } from './statement.ts'
+import type { ChangeDialect, Statement } from './statement.ts'
 
 /** Writes operands as `workers/capture` writes values, so that they compare text by text. */
-export const mysqlChanges: ChangeDialect = { writeOperand, readList: listMembers }
+export const mysqlChanges: ChangeDialect = { writeOperand, readList: listMembers, reading }
+
+function reading(table: Table): Statement {
+  const columns = table.columns.map(({ name }) => quoted(name)).join(', ')
+  return mysqlStatement([{ text: `select ${columns} from ${tableName(table)} limit 0`, writes: false, returns: false }])
+}
 
 function writeOperand(column: Column, text: string): string {
   switch (mysqlOf(column.type).kind) {

@@ -1,13 +1,16 @@
 import type { ConnectionOptions, Pool, PoolConnection } from 'mysql2/promise'
 import { createConnection, createPool } from 'mysql2/promise'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
-import { type BoundStatement, bindStep } from './mysql-bind.ts'
 import { isLost, type MysqlError, translateMysqlError } from './mysql-errors.ts'
+import { mysqlKeys } from './mysql-keys.ts'
 import { mysqlChanges } from './mysql-operand.ts'
+import { inRole, type RoleService } from './mysql-roles.ts'
+import { sessionSettings } from './mysql-session.ts'
 import type { Flavour } from './mysql-sql.ts'
-import type { MysqlStatement, Step } from './mysql-statement.ts'
+import type { MysqlStatement } from './mysql-statement.ts'
+import { isSingle, runSteps } from './mysql-steps.ts'
 import { outcomeUnknown, reasonOf, unavailable } from './postgres-failures.ts'
-import type { CallContext, Parameter, RawResult, RawRow, Run, Statement, TransactionalDatabase } from './statement.ts'
+import type { CallContext, RawResult, Run, Statement, TransactionalDatabase } from './statement.ts'
 
 /** As for `mysql2`. */
 export type MysqlConnection = ConnectionOptions
@@ -27,45 +30,26 @@ export interface MysqlOptions {
   readonly maxWaiting?: number
   /** Longest wait for a connection. Default 10,000. */
   readonly maxWaitMs?: number
+  /** Whether the log of a MySQL shall have the texts of writes, for the commands in them. Default false. */
+  readonly logTexts?: boolean
   readonly onObservation?: (observation: MysqlObservation) => void
 }
 
 const maxAttempts = 2
 
-/**
- * Opens the first connection and returns the database; the others follow as they are needed.
- * @throws {Unavailable} `data/database-unavailable` with the reason, for the operator who starts the service.
- */
-export async function openMysql(options: MysqlOptions): Promise<MysqlDatabase> {
-  try {
-    const connection = await createConnection({ ...options.connection, connectTimeout: 5_000 })
-    const flavour = await flavourOf(connection).finally(() => connection.destroy())
-    const database = new MysqlDatabase(options, flavour)
-    await database.ping()
-    return database
-  } catch (error) {
-    throw new Unavailable('data/database-unavailable', `The database cannot be reached: ${reasonOf(error)}`, {
-      cause: error,
-      retryAfterSeconds: 5,
-    })
-  }
-}
-
-async function flavourOf(connection: { query(text: string): Promise<unknown> }): Promise<Flavour> {
-  const [rows] = (await connection.query('select version() as version')) as [{ version: string }[]]
-  const version = rows[0]?.version ?? ''
-  const isMariadb = /mariadb/i.test(version)
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  const least = isMariadb ? [10, 7] : [8, 0]
-  if (major > least[0]! || (major === least[0] && minor >= least[1]!)) return isMariadb ? 'mariadb' : 'mysql'
-  throw new Error(`${version} is too old: MariaDB 10.7 or MySQL 8.0 is the least`)
+/** What is known of a server once it has answered. */
+export interface MysqlServer {
+  readonly flavour: Flavour
+  readonly roles: RoleService
 }
 
 /** A pool of connections; each `run` is one statement of the server's own, or a few in one transaction. */
 export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
   readonly flavour: Flavour
   readonly changes = mysqlChanges
+  readonly keys = mysqlKeys
   readonly #pool: Pool
+  readonly #roles: RoleService
   readonly #options: Required<Omit<MysqlOptions, 'onObservation'>>
   readonly #observe: (observation: MysqlObservation) => void
   #waiting = 0
@@ -73,9 +57,11 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
   #closed = false
 
   /** Use `openMysql`. */
-  constructor({ onObservation, ...given }: MysqlOptions, flavour: Flavour) {
+  constructor({ onObservation, ...given }: MysqlOptions, { flavour, roles }: MysqlServer) {
     this.flavour = flavour
-    this.#options = { poolSize: 10, statementTimeoutMs: 30_000, maxWaiting: 2_000, maxWaitMs: 10_000, ...given }
+    this.#roles = roles
+    const defaults = { poolSize: 10, statementTimeoutMs: 30_000, maxWaiting: 2_000, maxWaitMs: 10_000, logTexts: false }
+    this.#options = { ...defaults, ...given }
     this.#observe = onObservation ?? (() => undefined)
     this.#pool = createPool({
       ...this.#options.connection,
@@ -86,7 +72,6 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
       timezone: 'Z',
       multipleStatements: false,
     })
-    const settings = `set session ${this.#settings().join(', ')}`
     this.#pool.on('connection', (connection) => {
       this.#open += 1
       this.#observe({ type: 'database-connected', connections: this.#open })
@@ -95,9 +80,11 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
         query(text: string, done: (error: Error | null) => void): void
         destroy(): void
       }
-      own.query(settings, (error) => {
-        if (error !== null) own.destroy()
-      })
+      for (const { text, needed } of sessionSettings(flavour, this.#options)) {
+        own.query(text, (error) => {
+          if (error !== null && needed) own.destroy()
+        })
+      }
       connection.on('error', (error: Error) =>
         this.#observe({ type: 'database-connection-lost', reason: reasonOf(error) }),
       )
@@ -108,15 +95,15 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
   }
 
   readonly run: Run = async (of, parameters, context) => {
-    refuseRole(context)
     const { steps } = mysqlOf(of)
+    const refused = this.#roles.refusal(context.role)
+    if (refused !== null) throw refused
     for (let attempt = 1; ; attempt++) {
       const connection = await this.#lease(context.signal)
       try {
+        const work = () => runSteps(connection, steps, parameters, context)
         const result = await this.#watched(connection, context, () =>
-          steps.length === 1 && isSingle(steps[0]!)
-            ? runSteps(connection, steps, parameters, context)
-            : inTransaction(connection, () => runSteps(connection, steps, parameters, context)),
+          inRole(connection, this.#roles, context, () => (isSingle(steps) ? work() : inTransaction(connection, work))),
         )
         connection.release()
         return result
@@ -133,20 +120,31 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
 
   async transaction<T>(work: (run: Run) => Promise<T>): Promise<T> {
     const connection = await this.#lease(undefined)
-    try {
-      const result = await inTransaction(connection, () =>
-        work((of, parameters, context) => {
-          refuseRole(context)
-          return runSteps(connection, mysqlOf(of).steps, parameters, context).catch((error: unknown) => {
-            throw failureOf(error, context)
-          })
+    // One after the other, so that nothing runs in the role of what runs beside it.
+    let before: Promise<unknown> = Promise.resolve()
+    const run: Run = (of, parameters, context) => {
+      const refused = this.#roles.refusal(context.role)
+      if (refused !== null) return Promise.reject(refused)
+      const mine = before.then(() =>
+        this.#watched(connection, context, () =>
+          inRole(connection, this.#roles, context, () => runSteps(connection, mysqlOf(of).steps, parameters, context)),
+        ).catch((error: unknown) => {
+          throw failureOf(error, context)
         }),
       )
+      before = mine.catch(() => undefined)
+      return mine
+    }
+    try {
+      const result = await inTransaction(connection, () => work(run))
       connection.release()
       return result
     } catch (error) {
-      connection.destroy()
-      throw error instanceof Rejected || error instanceof Unavailable ? error : failureOf(error, { readOnly: false })
+      const failure = error as MysqlError & Error
+      if (isLost(failure)) connection.destroy()
+      else connection.release()
+      // What the work itself throws is its own.
+      throw failure.errno === undefined && !isLost(failure) ? error : failureOf(failure, { readOnly: false })
     }
   }
 
@@ -171,23 +169,6 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
-  }
-
-  #settings(): string[] {
-    const { statementTimeoutMs } = this.#options
-    const limit =
-      this.flavour === 'mariadb'
-        ? `max_statement_time = ${statementTimeoutMs / 1000}`
-        : `max_execution_time = ${statementTimeoutMs}`
-    return [
-      limit,
-      "time_zone = '+00:00'",
-      "sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
-      // A list that is larger is not cut but refused, since the server makes no text of this size.
-      'group_concat_max_len = 4294967295',
-      'div_precision_increment = 16',
-      'innodb_lock_wait_timeout = 10',
-    ]
   }
 
   async #lease(signal: AbortSignal | undefined): Promise<PoolConnection> {
@@ -223,19 +204,23 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
   async #watched(connection: PoolConnection, context: CallContext, work: () => Promise<RawResult>): Promise<RawResult> {
     const { signal, readOnly } = context
     const { statementTimeoutMs } = this.#options
-    let ended = false
+    let killing: Promise<void> | undefined
     const kill = () => {
-      if (!ended) void this.#kill(connection.threadId)
+      killing ??= this.#kill(connection.threadId)
     }
-    const timed = !readOnly && this.flavour === 'mysql' && statementTimeoutMs > 0
+    const timed = !readOnly && this.flavour.server === 'mysql' && statementTimeoutMs > 0
     const timer = timed ? setTimeout(kill, statementTimeoutMs) : undefined
     if (readOnly) signal?.addEventListener('abort', kill, { once: true })
     try {
       return await work()
     } finally {
-      ended = true
       clearTimeout(timer)
       signal?.removeEventListener('abort', kill)
+      if (killing !== undefined) {
+        // What comes too late for this statement must not meet the next one on the connection.
+        await killing
+        await connection.query('do 0').catch(() => undefined)
+      }
     }
   }
 
@@ -259,11 +244,6 @@ function mysqlOf(statement: Statement): MysqlStatement {
   return statement as MysqlStatement
 }
 
-/** A step of rows may become several statements. */
-function isSingle({ pieces }: Step): boolean {
-  return !pieces.some((piece) => typeof piece === 'object' && piece.kind === 'rows' && piece.rows.many)
-}
-
 async function inTransaction<T>(connection: PoolConnection, work: () => Promise<T>): Promise<T> {
   await connection.query('start transaction')
   try {
@@ -276,82 +256,9 @@ async function inTransaction<T>(connection: PoolConnection, work: () => Promise<
   }
 }
 
-async function runSteps(
-  connection: PoolConnection,
-  steps: readonly Step[],
-  parameters: readonly Parameter[],
-  context: CallContext,
-): Promise<RawResult> {
-  const rows: RawRow[] = []
-  let written: RawRow[] = []
-  for (const [index, step] of steps.entries()) {
-    const found: RawRow[] = []
-    for (const bound of bindStep(step, parameters, written)) {
-      const command = step.writes ? context.command : undefined
-      const some =
-        command === undefined ? await execute(connection, bound) : await executeOnce(connection, bound, command)
-      if (step.returns) for (const row of some) found.push(row)
-    }
-    const feeds =
-      steps[index + 1]?.pieces.some((piece) => typeof piece === 'object' && piece.kind === 'written') === true
-    if (feeds) written = found
-    else rows.push(...(written.length > 0 && found.length > 0 ? inOrderOf(written, found) : found))
-    if (!feeds) written = []
-  }
-  for (const row of rows) {
-    if (row[0] === null && (row[2] === undefined || row[2] === null)) throw tooLarge()
-  }
-  return { rows, rowCount: rows.length }
-}
-
-/** Rows that were read by their keys, in the order of these. */
-function inOrderOf(written: readonly RawRow[], found: readonly RawRow[]): RawRow[] {
-  const byKey = new Map(found.map((row) => [row[1]?.toString(), row]))
-  return written.map((row) => byKey.get(row[1]?.toString())).filter((row) => row !== undefined)
-}
-
-function tooLarge(): Rejected {
-  return new Rejected('data/too-complex', 'A row with what hangs on it is larger than the database makes texts', {
-    hint: 'Ask for fewer rows of its relations.',
-  })
-}
-
-const asBytes = (field: { buffer(): Buffer | null }) => field.buffer()
-
-async function execute(connection: PoolConnection, { text, values }: BoundStatement): Promise<RawRow[]> {
-  const [rows] = (await connection.execute({ sql: text, rowsAsArray: true, typeCast: asBytes }, [...values])) as [
-    unknown,
-    unknown,
-  ]
-  return Array.isArray(rows) ? (rows as RawRow[]) : []
-}
-
-/** The command is in the text, so that the text never comes again. */
-async function executeOnce(
-  connection: PoolConnection,
-  { text, values }: BoundStatement,
-  command: string,
-): Promise<RawRow[]> {
-  const [verb = ''] = text.split(' ', 1)
-  const comment = `/*busbar.command:${Buffer.from(command).toString('base64url')}*/`
-  const sql = `${verb} ${comment}${text.slice(verb.length)}`
-  try {
-    return await execute(connection, { text: sql, values })
-  } finally {
-    connection.unprepare({ sql, rowsAsArray: true, typeCast: asBytes } as never)
-  }
-}
-
-function refuseRole({ role }: CallContext): void {
-  if (role === undefined) return
-  throw new Rejected('data/forbidden', 'Roles of tokens are not served for MySQL: its roles take no rights away', {
-    hint: 'Leave jwt.anonymous-role empty and the role claim out of tokens.',
-  })
-}
-
-function failureOf(error: unknown, { readOnly }: Pick<CallContext, 'readOnly'>): Error {
+function failureOf(error: unknown, { readOnly, anonymous }: Pick<CallContext, 'readOnly' | 'anonymous'>): Error {
   if (error instanceof Rejected || error instanceof Unavailable) return error
   const failure = error as MysqlError & Error
-  if (!isLost(failure)) return translateMysqlError(failure)
+  if (!isLost(failure)) return translateMysqlError(failure, { anonymous })
   return readOnly ? unavailable('The database connection was lost', failure) : outcomeUnknown(failure)
 }

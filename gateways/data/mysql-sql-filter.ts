@@ -2,7 +2,7 @@ import { Rejected } from '../../schemas/failure.ts'
 import type { Column, DatabaseType } from './catalog.ts'
 import type { Flavour } from './mysql-sql.ts'
 import { slotMark } from './mysql-statement.ts'
-import { comparable, mysqlOf, parameter, parameterList, textSql } from './mysql-values.ts'
+import { comparable, parameter, parameterList, textSql } from './mysql-values.ts'
 import { isJson } from './operators.ts'
 import type { Comparison, Filter, RelatedRows } from './read-ast.ts'
 
@@ -42,9 +42,9 @@ function comparisonSql(comparison: Comparison, { alias, column, flavour }: Filte
   const infix = (operator: string) => `${left} ${operator} ${parameter(slot, type)}`
   switch (comparison.operator) {
     case 'eq':
-      return isJson(type) ? sameJson(left, raw, type, flavour) : infix('=')
+      return isJson(type) ? sameJson(left, raw, flavour) : infix('=')
     case 'neq':
-      return isJson(type) ? `not ${sameJson(left, raw, type, flavour)}` : infix('<>')
+      return isJson(type) ? `not ${sameJson(left, raw, flavour)}` : infix('<>')
     case 'isdistinct':
       return `not (${left} <=> ${parameter(slot, type)})`
     case 'gt':
@@ -118,10 +118,8 @@ export function rankOf(
   return { left: `${left} + 0`, right: `field(${slotMark(slot, 'text')}, ${labels.join(', ')})` }
 }
 
-function sameJson(left: string, raw: string, type: DatabaseType, flavour: Flavour): string {
-  return flavour === 'mysql' && mysqlOf(type).kind === 'json'
-    ? `(${left} = cast(${raw} as json))`
-    : `json_equals(${left}, ${raw})`
+function sameJson(left: string, raw: string, flavour: Flavour): string {
+  return flavour.server === 'mysql' ? `(${left} = cast(${raw} as json))` : `json_equals(${left}, ${raw})`
 }
 
 /** Comparisons that no ordinary index answers. */

@@ -92,7 +92,7 @@ function expansionSql(table: Table, expansion: Expansion, parent: string, scope:
   ]
   // What is in a list is made for every row before the list is cut: where that is dear, the keys are cut first.
   const isDear = expansion.select.expansions.length > 0 && hasPlainKey(target)
-  if (relation.kind !== 'one' && scope.flavour === 'mariadb' && isDear)
+  if (relation.kind !== 'one' && scope.flavour.server === 'mariadb' && isDear)
     return keyedList(target, expansion, json, conditions, scope)
   const alias = scope.aliases.next()
   const from = `${tableName(target)} ${alias}`
@@ -103,7 +103,7 @@ function expansionSql(table: Table, expansion: Expansion, parent: string, scope:
   }
   const order = memberOrder(expansion.order, target, alias)
   const where = whereSql(conditions(alias))
-  if (scope.flavour === 'mysql') return derivedList(from, where, order, expansion, alias, json(alias))
+  if (scope.flavour.server === 'mysql') return derivedList(from, where, order, expansion, alias, json(alias))
   const ordered = `${json(alias)}${order === '' ? '' : ` order by ${order}`} separator ',' limit ${cut(expansion)}`
   return listOf(`group_concat(${ordered})`, `${from}${where}`)
 }

@@ -4,12 +4,18 @@ import type { Compiled } from './dialect.ts'
 import { Aliases, type Flavour, quoted, tableName, whereSql } from './mysql-sql.ts'
 import { tableOf } from './mysql-sql-read.ts'
 import { filterConditions, rowJson, type SqlScope } from './mysql-sql-select.ts'
-import { type BodyRows, memberMark, mysqlStatement, rowsMark, type Step, writtenMark } from './mysql-statement.ts'
+import {
+  type BodyRows,
+  countMark,
+  memberMark,
+  mysqlStatement,
+  rowsMark,
+  type StepText,
+  writtenMark,
+} from './mysql-statement.ts'
 import { conversionOf, keyTexts, parameter, stored } from './mysql-values.ts'
 import type { DeleteShape, InsertSet, InsertShape, UpdateShape } from './write-ast.ts'
 import type { WriteRequest } from './write-request.ts'
-
-type Text = Omit<Step & { readonly text: string }, 'pieces'>
 
 /**
  * The result has the same columns as PostgreSQL's. Where a write cannot return what it wrote, it is read in the same transaction.
@@ -37,45 +43,60 @@ class WriteCompiler {
     this.#scope = { catalog, flavour, aliases: new Aliases(table.name) }
   }
 
-  insert(shape: InsertShape): Text[] {
+  insert(shape: InsertShape): StepText[] {
     if (shape.conflict !== null) unsupported('on_conflict')
-    const { select } = shape.returning
     // A row of several is returned before those behind it are there.
-    const readAfter = this.#flavour === 'mysql' || (shape.many && select.expansions.length > 0)
-    const steps = shape.sets.map((set): Text => {
+    const readAfter = shape.many && shape.returning.select.expansions.length > 0
+    return shape.sets.flatMap((set): StepText[] => {
       const text = `insert into ${tableName(this.#table)} (${set.columns.map(quoted).join(', ')}) values ${this.#rows(shape, set)}`
-      if (!readAfter)
-        return {
-          text: `${text} returning ${this.#result(shape, quoted(this.#table.name))}`,
-          writes: true,
-          returns: true,
-        }
-      if (this.#flavour === 'mysql') return { text, writes: true, returns: false }
-      return {
-        text: `${text} returning null as json, ${this.#keys(quoted(this.#table.name))}`,
-        writes: true,
-        returns: true,
-      }
+      if (!this.#flavour.returning) return this.#insertAndRead(shape, set, text)
+      const own = quoted(this.#table.name)
+      const returned = readAfter ? `null as json, ${this.#keys(own)}` : this.#result(shape, own)
+      const step = { text: `${text} returning ${returned}`, writes: true, returns: true }
+      return readAfter
+        ? [step, this.#read(shape, (alias) => whereSql([this.#written(this.#foundBy(), alias)]))]
+        : [step]
     })
-    return readAfter ? steps.flatMap((step) => [step, this.#readWritten(shape)]) : steps
   }
 
-  /** The rows by the keys that were returned, in their order. */
-  #readWritten(shape: InsertShape): Text {
-    const alias = this.#scope.aliases.next()
+  /** Rows that are not returned are read by the key that was sent, or that the server has just counted up. */
+  #insertAndRead(shape: InsertShape, { columns }: InsertSet, text: string): StepText[] {
+    const keys = this.#foundBy()
+    const sent = keys.filter(({ name }) => columns.includes(name))
+    const counted = keys.filter(({ name }) => !columns.includes(name))
+    for (const { name, identity } of counted) {
+      if (identity !== null) continue
+      throw new Rejected(
+        'data/invalid-body',
+        `${name} must be given: MySQL does not tell what it makes of its default`,
+        {
+          details: { field: name },
+        },
+      )
+    }
+    const rows = (alias: string) => {
+      const conditions = sent.length === 0 ? [] : [this.#written(sent, alias)]
+      const numbers = counted.map(({ name }) => `${alias}.${quoted(name)}`)
+      const order = numbers.length === 0 ? '' : ` order by ${numbers.join(', ')}`
+      return `${whereSql([...conditions, ...numbers.map(isCountedUp)])}${order}`
+    }
+    const sentKey = { columns: sent.map(({ name }) => name), whole: counted.length === 0 }
+    return [{ text, writes: true, returns: false, sent: sentKey }, this.#read(shape, rows)]
+  }
+
+  /** What new rows are found by. */
+  #foundBy(): Column[] {
     const keys = this.#keyColumns()
-    if (keys.length === 0)
-      throw new Rejected('data/too-complex', `${this.#table.name} has no key to read new rows with their relations by`)
+    if (keys.length > 0) return keys
+    throw new Rejected('data/too-complex', `${this.#table.name} has no key to read new rows by`)
+  }
+
+  #written(keys: readonly Column[], alias: string): string {
     const written = writtenMark(
       keys.map(({ type }) => stored(type)),
       keys.map(({ type }) => conversionOf(type)),
     )
-    const key = keys.map(({ name }) => `${alias}.${quoted(name)}`).join(', ')
-    return {
-      text: `select ${this.#result(shape, alias)} from ${tableName(this.#table)} ${alias} where (${key}) in (${written})`,
-      writes: false,
-      returns: true,
-    }
+    return `(${keys.map(({ name }) => `${alias}.${quoted(name)}`).join(', ')}) in (${written})`
   }
 
   #rows({ body, many }: InsertShape, { columns, places, emptyRows }: InsertSet): string {
@@ -92,7 +113,7 @@ class WriteCompiler {
     return rowsMark(rows)
   }
 
-  update(shape: UpdateShape): Text[] {
+  update(shape: UpdateShape): StepText[] {
     const where = this.#where(shape)
     const sets = [
       ...shape.columns.map((name) => {
@@ -103,28 +124,28 @@ class WriteCompiler {
     ]
     const [key] = this.#table.primaryKey
     if (sets.length === 0) sets.push(`${quoted(key!)} = ${quoted(key!)}`)
-    const change: Text = {
+    const change: StepText = {
       text: `update ${tableName(this.#table)} set ${sets.join(', ')}${where(quoted(this.#table.name))}`,
       writes: true,
       returns: false,
     }
-    return [change, this.#read(shape, where)]
+    return [change, this.#read(shape, where, true)]
   }
 
-  delete(shape: DeleteShape): Text[] {
+  delete(shape: DeleteShape): StepText[] {
     const where = this.#where(shape)
     const own = quoted(this.#table.name)
     const text = `delete from ${tableName(this.#table)}${where(own)}`
-    if (this.#flavour === 'mariadb' && shape.returning.select.expansions.length === 0)
+    if (this.#flavour.returning && shape.returning.select.expansions.length === 0)
       return [{ text: `${text} returning ${this.#result(shape, own)}`, writes: true, returns: true }]
     // What the row was related to is shown as it was.
-    return [this.#read(shape, where), { text, writes: true, returns: false }]
+    return [this.#read(shape, where, true), { text, writes: true, returns: false }]
   }
 
-  #read(shape: UpdateShape | DeleteShape, where: (alias: string) => string): Text {
+  #read(shape: WriteRequest['shape'], where: (alias: string) => string, locked = false): StepText {
     const alias = this.#scope.aliases.next()
-    const rows = `${tableName(this.#table)} ${alias}${where(alias)}`
-    return { text: `select ${this.#result(shape, alias)} from ${rows} for update`, writes: false, returns: true }
+    const rows = `${tableName(this.#table)} ${alias}${where(alias)}${locked ? ' for update' : ''}`
+    return { text: `select ${this.#result(shape, alias)} from ${rows}`, writes: false, returns: true }
   }
 
   #where({ target, match }: UpdateShape | DeleteShape): (alias: string) => string {
@@ -152,6 +173,13 @@ class WriteCompiler {
   #keyColumns(): Column[] {
     return this.#table.primaryKey.map((name) => this.#table.columnByName.get(name)!)
   }
+}
+
+/** Of one statement the server's numbers follow each other; others may have their own in between. */
+function isCountedUp(number: string): string {
+  const [first, step] = ['last_insert_id()', '@@auto_increment_increment']
+  const last = `${first} + (${countMark} - 1) * ${step}`
+  return `${number} between ${first} and ${last} and ${number} % ${step} = ${first} % ${step}`
 }
 
 function unsupported(what: string): never {

@@ -1,7 +1,15 @@
 import type { Table } from './catalog.ts'
 
-/** The servers differ in what a subquery sees of the row around it, and in what a write returns. */
-export type Flavour = 'mariadb' | 'mysql'
+/** What SQL a server speaks. */
+export interface Flavour {
+  /** They differ in what a subquery sees of the row around it, and in how JSON is compared. */
+  readonly server: 'mariadb' | 'mysql'
+  /** Whether INSERT and DELETE return rows. */
+  readonly returning: boolean
+}
+
+export const mariadbFlavour: Flavour = { server: 'mariadb', returning: true }
+export const mysqlFlavour: Flavour = { server: 'mysql', returning: false }
 
 /** Identifiers come from the catalog, never from a request; they are quoted all the same. */
 export function quoted(identifier: string): string {

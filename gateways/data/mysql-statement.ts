@@ -33,6 +33,8 @@ type Piece =
   | { readonly kind: 'rows'; readonly rows: BodyRows }
   /** The keys of the rows that the step before returned, as parenthesised values. */
   | { readonly kind: 'written'; readonly sql: readonly string[]; readonly as: readonly Conversion[] }
+  /** How many rows the step before wrote. */
+  | { readonly kind: 'count' }
 
 /** One statement of a request. The last step that returns rows has the result. */
 export interface Step {
@@ -40,6 +42,16 @@ export interface Step {
   /** Carries the command that it belongs to. */
   readonly writes: boolean
   readonly returns: boolean
+  /** The server does not return these rows: the step behind reads them, after each statement that this one becomes. */
+  readonly sent?: SentKey
+}
+
+/** What new rows are found by that were not returned. */
+export interface SentKey {
+  /** Columns of the key whose values were given with the rows. */
+  readonly columns: readonly string[]
+  /** Whether they are all of it. If not, the server reads the rows in their order. */
+  readonly whole: boolean
 }
 
 /** Several steps are one transaction. */
@@ -74,13 +86,18 @@ export function writtenMark(sql: readonly string[], as: readonly Conversion[]): 
   return mark({ kind: 'written', sql, as })
 }
 
+export const countMark: string = mark({ kind: 'count' })
+
 function mark(piece: Exclude<Piece, string>): string {
   return `\u0000${JSON.stringify(piece)}\u0000`
 }
 
+/** A step before its text is taken apart. */
+export type StepText = Omit<Step, 'pieces'> & { readonly text: string }
+
 /** @param texts in the order they are run in */
-export function mysqlStatement(texts: readonly Omit<Step & { readonly text: string }, 'pieces'>[]): MysqlStatement {
-  const steps = texts.map(({ text, writes, returns }) => ({ pieces: piecesOf(text), writes, returns }))
+export function mysqlStatement(texts: readonly StepText[]): MysqlStatement {
+  const steps = texts.map(({ text, ...step }) => ({ ...step, pieces: piecesOf(text) }))
   const text = steps.map(({ pieces }) => pieces.map(shown).join('')).join(';\n')
   return { name: `m${hash('sha1', text, 'hex').slice(0, 24)}`, text, steps }
 }
@@ -106,5 +123,7 @@ function shown(piece: Piece): string {
       return `?${piece.rows.body ?? piece.rows.emptyRows}(${piece.rows.columns.map(({ name }) => name).join(', ')})…`
     case 'written':
       return '?written…'
+    case 'count':
+      return '?count'
   }
 }

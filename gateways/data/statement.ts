@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { Column } from './catalog.ts'
+import type { Column, Table } from './catalog.ts'
 
 /** A parameterised SQL statement; parameters are `$1…`, sent in text format, null as SQL NULL. */
 export interface Statement {
@@ -45,12 +45,36 @@ export interface RawResult {
 
 export type Run = (statement: Statement, parameters: readonly Parameter[], context: CallContext) => Promise<RawResult>
 
-/** Of a database whose account sees all rows and columns, and that is not asked for operands. */
+/** Of a database that has no rights on single rows, and that is not asked for operands. */
 export interface ChangeDialect {
   /** The JSON text of a value of the column, as its change events have it. */
   readonly writeOperand: (column: Column, text: string) => string
   /** The members of a list of operands. */
   readonly readList: (text: string) => readonly string[]
+  /** Fails where the caller may not read all of the table. */
+  readonly reading: (table: Table) => Statement
+}
+
+/** How the keys of requests are kept in a database; parameters are `actor, key` and then what is named. */
+export interface KeyStore {
+  /** What makes the table, in this order. */
+  readonly create: readonly Statement[]
+  /** What an owner runs instead, where the service may not. */
+  readonly byHand: readonly string[]
+  /** And `fingerprint`. One row when the key is the caller's now, none when it has its answer. */
+  readonly claimKey: Statement
+  /** And `fingerprint`. One row unless the key belongs to another request; holds it until the transaction ends. */
+  readonly claimRequest: Statement
+  /** Columns: fingerprint, status, headers, body. */
+  readonly readReply: Statement
+  /** In front of `storeReply`, without parameters. */
+  readonly beforeStoring: readonly Statement[]
+  /** And `status`, `headers`, `body`. */
+  readonly storeReply: Statement
+  /** Without parameters. */
+  readonly cleanUp: Statement
+  readonly bodyToText: (body: Buffer) => string
+  readonly bodyOf: (column: Buffer) => Buffer
 }
 
 /** The effect edge to the database: one round trip, one implicit transaction. */
@@ -63,6 +87,8 @@ export interface Database {
 
 /** For the rare request of several statements that depend on each other. */
 export interface TransactionalDatabase extends Database {
+  /** Default: PostgreSQL's. */
+  readonly keys?: KeyStore
   /**
    * Runs `work` in one transaction on a connection of its own; commits when it resolves, rolls back when it rejects.
    * A role given to one `run` stays for the rest of the transaction.

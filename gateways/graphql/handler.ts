@@ -112,7 +112,6 @@ export function contextOf(service: GraphqlService, principal: Principal, request
   const { role, claims, anonymous, actor } = principal
   const caller = { anonymous, ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
   const { 'idempotency-key': key, 'busbar-cost': cost } = request.headers
-  if (key !== undefined && service.database.changes !== undefined) refuseKeys()
   return {
     watch: service.watch.viewOf(principal),
     run: service.database.run,
@@ -123,14 +122,6 @@ export function contextOf(service: GraphqlService, principal: Principal, request
     reportCost: cost === '1',
     onFault: (error) => service.onFault({ requestId: request.id, route: 'POST /graphql', error }),
   }
-}
-
-/** The store of keys is a table of PostgreSQL's. */
-function refuseKeys(): never {
-  throw new Rejected('http/bad-request', 'Idempotency-Key is not served for this database', {
-    details: { header: 'Idempotency-Key' },
-    hint: 'Leave the header out, and look before you send a write again.',
-  })
 }
 
 function commandOf(actor: string, request: FastifyRequest): Omit<CommandMessage, 'operation'> {

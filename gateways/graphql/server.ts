@@ -3,7 +3,9 @@ import { type CatalogObservation, type CatalogWatch, watchCatalog } from '../dat
 import { type ChangeHubObservation, type ChangeHubOptions, createChangeHub } from '../data/changes-hub.ts'
 import type { Dialect } from '../data/dialect.ts'
 import { mysqlDialect } from '../data/mysql-dialect.ts'
-import { type MysqlConnection, openMysql } from '../data/mysql-run.ts'
+import { openMysql } from '../data/mysql-open.ts'
+import type { MysqlConnection } from '../data/mysql-run.ts'
+import type { Flavour } from '../data/mysql-sql.ts'
 import { watchMysqlCatalog } from '../data/mysql-watch.ts'
 import { postgresDialect } from '../data/postgres-dialect.ts'
 import type { ExposedSchemas } from '../data/postgres-introspect.ts'
@@ -35,6 +37,8 @@ export interface GraphqlGatewayOptions {
   readonly connection?: pg.ClientConfig
   /** Instead of a PostgreSQL. */
   readonly mysql?: MysqlConnection
+  /** The SQL to speak with it. Default: that of the server that is there. */
+  readonly mysqlFlavour?: Flavour
   /** Default 10. */
   readonly poolSize?: number
   readonly statementTimeoutMs?: number
@@ -104,8 +108,14 @@ async function servePostgres(options: GraphqlGatewayOptions, connection: pg.Clie
 }
 
 async function serveMysql(options: GraphqlGatewayOptions, connection: MysqlConnection): Promise<Served> {
-  const { schemas, onObservation } = options
-  const database = await openMysql({ ...poolOptions(options), connection, onObservation })
+  const { schemas, mysqlFlavour: flavour, emitCommands, onObservation } = options
+  const database = await openMysql({
+    ...poolOptions(options),
+    ...(flavour === undefined ? {} : { flavour }),
+    connection,
+    logTexts: emitCommands,
+    onObservation,
+  })
   try {
     const catalog = await watchMysqlCatalog({ connection, schemas, onObservation })
     return { dialect: mysqlDialect(database.flavour), catalog, database }

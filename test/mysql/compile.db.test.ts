@@ -4,6 +4,7 @@ import { getOperationAST, getVariableValues, Kind, parse } from 'graphql'
 import t from 'tap'
 import { mysqlDialect } from '../../gateways/data/mysql-dialect.ts'
 import { introspectMysql } from '../../gateways/data/mysql-introspect.ts'
+import { mariadbFlavour } from '../../gateways/data/mysql-sql.ts'
 import { defaultReadLimits } from '../../gateways/data/read-limits.ts'
 import { planRoot } from '../../gateways/graphql/plan-root.ts'
 import { collectFields } from '../../gateways/graphql/plan-select.ts'
@@ -60,7 +61,7 @@ function statementsOf({ query, variables = {} }: CompileCase): string[] {
   const root = schema.getRootType(operation.operation)!
   return [...collectFields(root, [operation.selectionSet], scope).values()].map((nodes) => {
     const plan = planRoot(root, nodes, scope)
-    const { text } = plan.compile(catalog, mysqlDialect('mariadb')).statement
+    const { text } = plan.compile(catalog, mysqlDialect(mariadbFlavour)).statement
     return plan.parameters.length === 0 ? text : `${text}\n  -- ${JSON.stringify(plan.parameters)}`
   })
 }

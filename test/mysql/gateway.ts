@@ -2,40 +2,54 @@ import { type Connection, createConnection } from 'mysql2/promise'
 import type { Test } from 'tap'
 import { type GraphqlGatewayOptions, startGraphqlGateway } from '../../gateways/graphql/server.ts'
 import type { Answer } from '../graphql/gateway.ts'
-import { testMariadb } from '../support/mariadb.ts'
+import { testMysql } from '../support/mysql.ts'
 
-export interface MysqlTestGateway {
-  readonly url: string
-  /** The server's own. */
-  readonly address: { readonly host: string; readonly port: number; readonly user: string; readonly password: string }
+export interface MysqlAddress {
+  readonly host: string
+  readonly port: number
+  readonly user: string
+  readonly password: string
+}
+
+export interface MysqlTestServer {
+  readonly address: MysqlAddress
   /** A connection of the test's own, as the owner of everything. */
   readonly sql: Connection
+}
+
+export interface MysqlTestGateway extends MysqlTestServer {
+  readonly url: string
   ask(query: string, variables?: object, headers?: Readonly<Record<string, string>>): Promise<Answer>
 }
 
-/** A GraphQL gateway over a MariaDB of its own with the database `public`; every fault of the gateway fails the test. */
-export async function testMysqlGateway(
-  t: Test,
-  {
-    schemaSql,
-    settings = {},
-    ...options
-  }: Partial<GraphqlGatewayOptions> & {
-    readonly schemaSql: string
-    readonly settings?: Readonly<Record<string, string | number>>
-  },
-): Promise<MysqlTestGateway> {
-  const server = await testMariadb(t, { settings })
+type Owner = Pick<Test, 'teardown' | 'fail'>
+
+/** A MySQL of its own with the database `public`. */
+export async function testMysqlServer(
+  t: Owner,
+  schemaSql: string,
+  settings: Readonly<Record<string, string | number>> = {},
+): Promise<MysqlTestServer> {
+  const server = await testMysql(t, { settings })
   const { hostname: host, port, username: user, password } = new URL(server.url)
   const address = { host, port: Number(port), user, password: decodeURIComponent(password) }
   const sql = await createConnection({ ...address, multipleStatements: true })
   sql.on('error', () => undefined)
   t.teardown(() => sql.destroy())
   await sql.query(`create database public character set utf8mb4; use public; ${schemaSql}`)
+  return { address, sql }
+}
+
+/** A GraphQL gateway over a server that runs; every fault of the gateway fails the test. */
+export async function openMysqlGateway(
+  t: Owner,
+  mysql: MysqlAddress,
+  options: Partial<GraphqlGatewayOptions> = {},
+): Promise<Pick<MysqlTestGateway, 'url' | 'ask'>> {
   const gateway = await startGraphqlGateway({
     host: '127.0.0.1',
     port: 0,
-    mysql: address,
+    mysql,
     schemas: ['public'],
     naming: 'spec',
     defaultPageSize: 100,
@@ -51,8 +65,6 @@ export async function testMysqlGateway(
   t.teardown(() => gateway.stop())
   return {
     url: gateway.url,
-    address,
-    sql,
     ask: async (query, variables, headers = {}) => {
       const response = await fetch(`${gateway.url}/graphql`, {
         method: 'POST',
@@ -62,4 +74,20 @@ export async function testMysqlGateway(
       return { status: response.status, ...((await response.json()) as object) }
     },
   }
+}
+
+/** Both at once. */
+export async function testMysqlGateway(
+  t: Owner,
+  {
+    schemaSql,
+    settings = {},
+    ...options
+  }: Partial<GraphqlGatewayOptions> & {
+    readonly schemaSql: string
+    readonly settings?: Readonly<Record<string, string | number>>
+  },
+): Promise<MysqlTestGateway> {
+  const server = await testMysqlServer(t, schemaSql, settings)
+  return { ...server, ...(await openMysqlGateway(t, server.address, options)) }
 }

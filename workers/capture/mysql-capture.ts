@@ -38,7 +38,8 @@ export function startMysqlCapture(options: MysqlCaptureOptions): Capture {
 
 /** The server keeps nothing for us, so that there is no slot; the word is in the ids of messages. */
 const slotName = 'binlog'
-const systemSchemas = ['mysql', 'information_schema', 'performance_schema', 'sys']
+/** The last one is ours. */
+const systemSchemas = ['mysql', 'information_schema', 'performance_schema', 'sys', 'busbar']
 /** What the reader makes events of, and what it needs besides. */
 const includeEvents = [
   'gtid',
