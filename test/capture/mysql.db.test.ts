@@ -149,6 +149,40 @@ t.test('every type of column, with every digit', async (t) => {
   }
 })
 
+const neighbours = [
+  'point',
+  'geometry',
+  'uuid',
+  'inet6',
+  'bit(12)',
+  "enum('ä')",
+  "set('é')",
+  'json',
+  'year',
+  'decimal(5,2)',
+  'time(6)',
+]
+
+t.test('what stands beside a column does not change how it is read', async (t) => {
+  const { database, running, changes } = await scene(t, 'beside')
+  await running()
+  await database.query('set names utf8mb4')
+  for (const [index, type] of neighbours.entries()) {
+    const table = `t${index}`
+    const others = 'b blob, l varchar(9) character set latin1, v varbinary(9), t text character set utf8mb4'
+    await database.query(
+      `create table ${table} (f ${type}, ${others}, s ${type}); insert into ${table} values (null, x'00ff', 'ö', x'ff', 'ü€', null)`,
+    )
+    t.same(
+      bodies(await changes()),
+      [
+        `{"type":"INSERT","schema":"beside","table":"${table}","data":{"f":null,"b":"\\\\x00ff","l":"ö","v":"\\\\xff","t":"ü€","s":null}}`,
+      ],
+      type,
+    )
+  }
+})
+
 t.test('tables change while they are read', async (t) => {
   const { database, running, changes } = await scene(t, 'ddl')
   await running()

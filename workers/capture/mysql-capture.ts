@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { NatsConnection } from '@nats-io/nats-core'
-import ZongJi, { type BinlogEvent } from '@vlasky/zongji'
-import type { Connection, ConnectionOptions } from 'mysql2'
+import ZongJi, { type TableMapEvent } from '@vlasky/zongji'
+import type { ConnectionOptions } from 'mysql2'
 import { type Connection as AsyncConnection, createConnection } from 'mysql2/promise'
 import { changeSubject, commandSubject, gapSubject, sourceSubjects } from '../../bus/subject.ts'
 import { type Capture, CaptureLoop } from './capture-loop.ts'
@@ -9,6 +9,7 @@ import type { CapturedSchemas } from './change-emitter.ts'
 import { ChangeLog, type LogState } from './change-log.ts'
 import { formatLsn } from './lsn.ts'
 import { BinlogReader } from './mysql-changes.ts'
+import { EventQueue } from './mysql-events.ts'
 import { type BinlogServer, checkBinlog, takeReading } from './mysql-findings.ts'
 import { MysqlTables } from './mysql-tables.ts'
 import type { CaptureObservation } from './observation.ts'
@@ -54,9 +55,6 @@ const includeEvents = [
   'query',
   'xid',
 ]
-/** Events that wait before the server is held back. */
-const maxWaiting = 2_000
-
 class MysqlCapture {
   readonly loop: CaptureLoop
   readonly #options: MysqlCaptureOptions
@@ -120,6 +118,7 @@ class MysqlCapture {
   async #read(connection: AsyncConnection, server: BinlogServer, state: LogState, stopped: AbortSignal): Promise<void> {
     const { source, schemas, connection: to } = this.#options
     const publisher = this.#log.publisher(state, originOf(server), () => undefined)
+    const tables = new MysqlTables(connection, server.isMariadb)
     const reader = new BinlogReader({
       schemas,
       isStored: ({ id }, index) => id === state.transaction && state.last !== null && index <= state.last.index,
@@ -129,7 +128,7 @@ class MysqlCapture {
         command: commandSubject(source),
         change: (schema, table, operation) => changeSubject(source, schema, table, operation),
       },
-      tables: new MysqlTables(connection, server.isMariadb),
+      tables,
       onCommit: (lsn) => {
         this.#stored = lsn
       },
@@ -140,7 +139,11 @@ class MysqlCapture {
     failed.promise.catch(() => undefined)
     zongji.on('error', (error) => failed.reject(error))
     zongji.on('ready', () => this.loop.running())
-    const events = new EventQueue(zongji, (event, resume) => reader.handle(event, resume), failed.reject)
+    const events = new EventQueue(zongji, {
+      prepare: (event) => (event.getEventName() === 'tablemap' ? tables.mend(event as TableMapEvent) : undefined),
+      handle: (event, resume) => reader.handle(event, resume),
+      fail: failed.reject,
+    })
     const ended = Promise.withResolvers<void>()
     const stop = () => ended.resolve()
     stopped.addEventListener('abort', stop, { once: true })
@@ -165,64 +168,6 @@ class MysqlCapture {
       events.close()
       zongji.stop()
     }
-  }
-}
-
-/** Events in their order, one at a time; the server is held back while too many wait. */
-class EventQueue {
-  readonly #zongji: ZongJi
-  readonly #handle: (event: BinlogEvent, resume: string) => Promise<void> | undefined
-  readonly #fail: (error: unknown) => void
-  #waiting: { readonly event: BinlogEvent; readonly resume: string }[] = []
-  #working = false
-  #held = false
-  #closed = false
-
-  constructor(
-    zongji: ZongJi,
-    handle: (event: BinlogEvent, resume: string) => Promise<void> | undefined,
-    fail: (error: unknown) => void,
-  ) {
-    this.#zongji = zongji
-    this.#handle = handle
-    this.#fail = fail
-    zongji.on('binlog', (event) => {
-      // What is executed before it, as of this moment.
-      this.#waiting.push({ event, resume: zongji.gtidSet ?? '' })
-      if (this.#waiting.length > maxWaiting && !this.#held) this.#hold(true)
-      if (!this.#working) void this.#work()
-    })
-  }
-
-  close(): void {
-    this.#closed = true
-    this.#waiting = []
-  }
-
-  async #work(): Promise<void> {
-    this.#working = true
-    try {
-      while (this.#waiting.length > 0) {
-        for (const { event, resume } of this.#waiting.splice(0)) {
-          if (this.#closed) return
-          const busy = this.#handle(event, resume)
-          if (busy !== undefined) await busy
-        }
-        if (this.#held) this.#hold(false)
-      }
-    } catch (error) {
-      this.#fail(error)
-    } finally {
-      this.#working = false
-    }
-  }
-
-  #hold(held: boolean): void {
-    this.#held = held
-    // The client shows its connection to the log, and nothing to slow it down with.
-    const { connection } = this.#zongji as unknown as { readonly connection?: Connection }
-    if (held) connection?.pause()
-    else connection?.resume()
   }
 }
 

@@ -20,6 +20,8 @@ export class MysqlTables {
   readonly #isMariadb: boolean
   /** By the table's number in the log, which is another one after each change of the table. */
   readonly #known = new Map<number, MysqlTable>()
+  /** Columns with a character set of tables with geometries, by the table's number. */
+  readonly #texts = new Map<number, ReadonlyMap<string, TextColumn>>()
 
   constructor(connection: Connection, isMariadb: boolean) {
     this.#connection = connection
@@ -28,6 +30,22 @@ export class MysqlTables {
 
   get(tableId: number): MysqlTable | undefined {
     return this.#known.get(tableId)
+  }
+
+  /**
+   * MariaDB counts geometries among the columns that have a character set, and the client of the log does not, so that it takes one
+   * column's for another's. Where there are both, the database is asked, before the rows behind the event are read.
+   */
+  mend(event: TableMapEvent): Promise<void> | undefined {
+    const columns = event.tableMap[event.tableId]?.columnSchemas ?? []
+    const isMixed = columns.some(isGeometry) && columns.some(isText)
+    if (!this.#isMariadb || !isMixed) return undefined
+    const known = this.#texts.get(event.tableId)
+    if (known !== undefined) return mendTexts(event, known)
+    return this.#textsOf(event.schemaName, event.tableName).then((texts) => {
+      this.#texts.set(event.tableId, texts)
+      mendTexts(event, texts)
+    })
   }
 
   /** A table that is known already needs no asking. */
@@ -64,6 +82,15 @@ export class MysqlTables {
     return new Map(rows.map(({ name, type }) => [String(name), String(type)]))
   }
 
+  async #textsOf(schema: string, table: string): Promise<ReadonlyMap<string, TextColumn>> {
+    const [rows] = await this.#connection.query<RowDataPacket[]>(
+      `select column_name as COLUMN_NAME, column_type as COLUMN_TYPE, character_set_name as CHARACTER_SET_NAME, collation_name as COLLATION_NAME
+       from information_schema.columns where table_schema = ? and table_name = ?`,
+      [schema, table],
+    )
+    return new Map((rows as TextColumn[]).map((row) => [row.COLUMN_NAME, row]))
+  }
+
   async #jsonOf(schema: string, table: string): Promise<ReadonlySet<string>> {
     const [rows] = await this.#connection.query<RowDataPacket[]>(
       "select check_clause as clause from information_schema.check_constraints where constraint_schema = ? and table_name = ? and check_clause like '%json_valid%'",
@@ -71,6 +98,24 @@ export class MysqlTables {
     )
     return new Set(rows.flatMap(({ clause }) => /^json_valid\(`(.+)`\)$/i.exec(String(clause))?.[1] ?? []))
   }
+}
+
+type ColumnSchema = TableMapEvent['tableMap'][number]['columnSchemas'][number]
+type TextColumn = Pick<ColumnSchema, 'COLUMN_NAME' | 'COLUMN_TYPE' | 'CHARACTER_SET_NAME' | 'COLLATION_NAME'>
+
+const isGeometry = ({ COLUMN_TYPE: type }: Pick<ColumnSchema, 'COLUMN_TYPE'>) =>
+  /^(?:geom|point|linestring|polygon|multi)/i.test(type)
+const isText = ({ COLUMN_TYPE: type }: Pick<ColumnSchema, 'COLUMN_TYPE'>) => /^\w*(?:char|binary|text|blob)/i.test(type)
+
+/** In place, since rows are read by what stands there. */
+function mendTexts(event: TableMapEvent, texts: ReadonlyMap<string, TextColumn>): undefined {
+  for (const column of event.tableMap[event.tableId]?.columnSchemas ?? []) {
+    const present = texts.get(column.COLUMN_NAME)
+    if (isText(column) && present !== undefined && isText(present)) Object.assign(column, present)
+  }
+  // The client keeps character sets in a second place.
+  const { updateColumnInfo } = event as unknown as { readonly updateColumnInfo: () => void }
+  updateColumnInfo.call(event)
 }
 
 const baseOf = (type: string) => type.toLowerCase().split(/[ (]/)[0]
