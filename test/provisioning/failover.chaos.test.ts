@@ -15,12 +15,13 @@ t.setTimeout(280_000)
 const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', tier: 'FREE' }
 
 /** How the newest operation of a type ended, however often whoever runs it has to begin anew. */
-async function ended({ bus }: ProvisioningPlatform, project: string, type: OperationType): Promise<string> {
+async function ended(t: Test, { bus }: ProvisioningPlatform, project: string, type: OperationType): Promise<string> {
   return await eventually(async () => {
     const { state } = await load(bus, instance, instancePlace(project))
     if (state.stage !== 'wanted') return 'GONE'
     const found = [state.operation, ...state.earlier].find((each) => each.type === type)
     if (found?.state !== 'SUCCEEDED' && found?.state !== 'FAILED') throw new Error(JSON.stringify(found))
+    t.comment(`${type}: ${found.state} ${found.error === null ? '' : JSON.stringify(found.error)}`)
     return found.state
   }, 120_000)
 }
@@ -90,16 +91,6 @@ const majorOf = async (p: ProvisioningPlatform, project: string) =>
     .split('.')[0]
 
 const turns: readonly Turn[] = [
-  {
-    type: 'SCALE',
-    project: 'shop',
-    begin: ['PATCH', '/api/provision/shop/scale', { tier: 'STANDARD' }],
-    ends: /SUCCEEDED|FAILED/,
-    check: async ({ call }, ended) => {
-      const { members } = (await call('GET', '/api/provision/shop')).body
-      return [members.length, ended === 'SUCCEEDED' ? 2 : 1]
-    },
-  },
   ...(newer > older
     ? [
         {
@@ -122,6 +113,16 @@ const turns: readonly Turn[] = [
       return [await eventually(() => query(copy, 'select id from kept')), [{ id: 1 }]]
     },
   },
+  {
+    type: 'SCALE',
+    project: 'shop',
+    begin: ['PATCH', '/api/provision/shop/scale', { tier: 'STANDARD' }],
+    ends: /SUCCEEDED|FAILED/,
+    check: async ({ call }, ended) => {
+      const { members } = (await call('GET', '/api/provision/shop')).body
+      return [members.length, ended === 'SUCCEEDED' ? 2 : 1]
+    },
+  },
   { type: 'DELETE', project: 'copy', begin: ['DELETE', '/api/provision/copy'], ends: /GONE/ },
 ]
 
@@ -140,21 +141,20 @@ t.test('each step of each operation outlives the end of the worker, the supervis
         })
       const wanted = { ...shop, postgresVersion: String(older), backup: { enabled: true } }
       await begun(['POST', '/api/provision', wanted])
-      t.equal(await ended(p, 'shop', 'CREATE'), 'SUCCEEDED', 'it is made')
+      t.equal(await ended(t, p, 'shop', 'CREATE'), 'SUCCEEDED', 'it is made')
       const url = await urlOf(p, 'shop')
       await eventually(() => query(url, 'create table if not exists kept (id int primary key)'))
       await eventually(() => query(url, 'insert into kept values (1) on conflict do nothing'))
       for (const { type, project, begin, ends, check } of turns) {
         await begun(begin)
-        const how = await ended(p, project, type)
+        const how = await ended(t, p, project, type)
         t.match(how, ends, `${type}: is finished, or taken back`)
-        t.comment(`${type}: ${how}`)
         const [found, expected] = (await check?.(p, how)) ?? []
         t.same(found, expected, `${type}: it is as it says`)
         t.same(await eventually(() => query(url, 'select id from kept')), [{ id: 1 }], 'what was committed is there')
       }
       await begun(['DELETE', '/api/provision/shop'])
-      t.equal(await ended(p, 'shop', 'DELETE'), 'GONE', 'it is deleted')
+      t.equal(await ended(t, p, 'shop', 'DELETE'), 'GONE', 'it is deleted')
       t.strictSame(leftovers(p.home), [], 'nothing is left without an owner')
       await stop()
     }),

@@ -135,7 +135,7 @@ t.test('servers outlive their worker, and come back in order after the machine d
     const { status, statusReason } = (await p.call('GET', '/api/provision/shop')).body
     if (status !== 'ACTIVE') throw new Error(`${status}: ${statusReason}`)
   })
-  t.ok((await startedAt(readOnlyConnectionUrl)) >= primaryAt, 'the primary first')
+  t.ok((await eventually(() => startedAt(readOnlyConnectionUrl))) >= primaryAt, 'the primary first')
   await query(url, 'insert into kept values (2)')
   const scaled = await p.call('PATCH', '/api/provision/shop/scale?wait=60', { tier: 'FREE' })
   t.equal(scaled.body.members?.length, 1, JSON.stringify(scaled.body))

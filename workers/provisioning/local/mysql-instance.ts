@@ -8,6 +8,7 @@ import type { KeepPolicy } from '../supervisor/protocol.ts'
 import { type InstanceFolders, instanceFolders } from './folders.ts'
 import { type MysqlControl, type MysqlNode, mysqlArguments } from './mysql/mysql-node.ts'
 import { rowsOf, withMysql } from './mysql/mysql-session.ts'
+import { keepServer, requireStarting } from './node-control.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
 import { majorOf, passwordContext } from './postgres-instance.ts'
 import { ServerStartFailed } from './postgres-node.ts'
@@ -95,15 +96,17 @@ function mysqlControl(place: LocalPlace, uid: string, folders: InstanceFolders):
         environment: node.binaries.environment,
         ...(node.runAs !== undefined && { runAs: node.runAs }),
       }
-      await (await place.supervisor()).call('start', { spec })
+      const starting = await place.supervisor()
+      await starting.call('start', { spec })
       for (const end = performance.now() + (options.timeoutMs ?? startMs); ; ) {
         options.signal?.throwIfAborted()
         if (await answers(node)) return
-        const ended = (await pid(node)) === undefined
-        if (ended || performance.now() > end) {
-          const log = readFileSync(node.logFile).subarray(logStart).toString('utf8').slice(-maxLogTailBytes)
-          throw new ServerStartFailed(`The database server ${ended ? 'ended at once' : 'did not start in time'}`, log)
-        }
+        const log = () => readFileSync(node.logFile).subarray(logStart).toString('utf8').slice(-maxLogTailBytes)
+        requireStarting(
+          (await starting.call('list', {})).find(({ key }) => key === spec.key),
+          log,
+        )
+        if (performance.now() > end) throw new ServerStartFailed('The database server did not start in time', log())
         await sleep(50)
       }
     },
@@ -115,7 +118,7 @@ function mysqlControl(place: LocalPlace, uid: string, folders: InstanceFolders):
       await control.start(node, options)
     },
     async keep(node, policy) {
-      await (await place.supervisor()).call('keep', { key: placeOf(node).key, policy })
+      await keepServer(await place.supervisor(), placeOf(node).key, policy)
     },
   }
   return control

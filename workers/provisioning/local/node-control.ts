@@ -2,8 +2,9 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { Unavailable } from '../../../schemas/failure.ts'
 import type { Supervisor } from '../supervisor/client.ts'
-import type { KeepPolicy, ServerSpec } from '../supervisor/protocol.ts'
+import type { KeepPolicy, ServerSpec, ServerStatus } from '../supervisor/protocol.ts'
 import type { InstanceFolders } from './folders.ts'
 import { type NodeControl, type PostgresNode, ServerStartFailed, type StartOptions } from './postgres-node.ts'
 import { memberName, platformSettings } from './postgres-settings.ts'
@@ -51,8 +52,11 @@ export function memberControl(
     pid,
     async start(node, { settings = {}, timeoutMs = startMs, signal }: StartOptions = {}) {
       const logStart = sizeOf(node.logFile)
-      await (await supervisor()).call('start', { spec: specOf(node, settings) })
-      await untilReady(node, { timeoutMs, signal, logStart, isRunning: async () => (await pid(node)) !== undefined })
+      // Asked of the same one: with another the servers have gone that this one had.
+      const starting = await supervisor()
+      await starting.call('start', { spec: specOf(node, settings) })
+      const status = async () => (await starting.call('list', {})).find(({ key }) => key === keyOf(node))
+      await untilReady(node, { timeoutMs, signal, logStart, status })
     },
     async stop(node, { mode = 'fast', timeoutMs = stopMs } = {}) {
       await (await supervisor()).call('stop', { spec: place(node), mode, timeoutMs })
@@ -62,7 +66,7 @@ export function memberControl(
       await control.start(node, options)
     },
     async keep(node, policy) {
-      await (await supervisor()).call('keep', { key: keyOf(node), policy })
+      await keepServer(await supervisor(), keyOf(node), policy)
     },
     async fence(node) {
       await (await supervisor()).call('stop', { spec: place(node), mode: 'kill', timeoutMs: 0 })
@@ -75,23 +79,40 @@ interface Waiting {
   readonly timeoutMs: number
   readonly signal: AbortSignal | undefined
   readonly logStart: number
-  readonly isRunning: () => Promise<boolean>
+  readonly status: () => Promise<ServerStatus | undefined>
 }
 
-async function untilReady(node: PostgresNode, { timeoutMs, signal, logStart, isRunning }: Waiting): Promise<void> {
+async function untilReady(node: PostgresNode, { timeoutMs, signal, logStart, status }: Waiting): Promise<void> {
   for (const end = performance.now() + timeoutMs; ; ) {
     signal?.throwIfAborted()
     const state = await tryConnect(node)
     if (state === 'ready') return
-    const ended = !(await isRunning())
-    if (ended || performance.now() > end) {
-      const reason = ended
-        ? 'The database server ended at once'
-        : 'The database server did not accept connections in time'
-      throw new ServerStartFailed(reason, textFrom(node.logFile, logStart))
+    const log = () => textFrom(node.logFile, logStart)
+    requireStarting(await status(), log)
+    if (performance.now() > end) {
+      throw new ServerStartFailed('The database server did not accept connections in time', log())
     }
     await sleep(30)
   }
+}
+
+/**
+ * @throws {ServerStartFailed} when a server that was to start has ended by itself; {Unavailable} when somebody ended it: it can be
+ * started again
+ */
+export function requireStarting(status: ServerStatus | undefined, log: () => string): void {
+  if (status?.pid !== undefined) return
+  if (status?.ended?.startsWith('SIG')) {
+    throw new Unavailable('http/unavailable', `The database server was ended by ${status.ended} while it started`)
+  }
+  throw new ServerStartFailed('The database server ended at once', log())
+}
+
+/** @throws {Unavailable} when it has ended meanwhile */
+export async function keepServer(supervisor: Pick<Supervisor, 'call'>, key: string, policy: KeepPolicy): Promise<void> {
+  await supervisor.call('keep', { key, policy }).catch((cause: unknown) => {
+    throw new Unavailable('http/unavailable', 'The database server does not run any more', { cause })
+  })
 }
 
 /** Whether it is this server that answers: the port can belong to another while ours fails to take it. */

@@ -28,6 +28,8 @@ export interface ServerStatus {
   readonly key: string
   /** Undefined when it does not run. */
   readonly pid: number | undefined
+  /** The signal or the exit code it ended with last; null while it has not. */
+  readonly ended: string | null
   readonly policy: KeepPolicy
 }
 

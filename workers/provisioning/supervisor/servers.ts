@@ -19,6 +19,7 @@ interface Running {
   policy: KeepPolicy
   child: ChildProcess | null
   ended: Promise<void>
+  lastEnd: string | null
   startedAt: number
   pauseMs: number
   /** A start to come. */
@@ -42,7 +43,9 @@ export class Servers {
   }
 
   list(): readonly ServerStatus[] {
-    return [...this.#servers.values()].map(({ spec, child, policy }) => ({ key: spec.key, pid: child?.pid, policy }))
+    return [...this.#servers.values()].map(({ spec, child, policy, lastEnd: ended }) => {
+      return { key: spec.key, pid: child?.pid, ended, policy }
+    })
   }
 
   start({ spec }: Params<'start'>): Promise<{ readonly pid: number; readonly started: boolean }> {
@@ -58,6 +61,7 @@ export class Servers {
         policy: 'never',
         child: null,
         ended: Promise.resolve(),
+        lastEnd: null,
         startedAt: 0,
         pauseMs: firstPauseMs,
         timer: null,
@@ -132,6 +136,7 @@ export class Servers {
       const end = (reason: string) => {
         if (running.child !== child) return
         running.child = null
+        running.lastEnd = reason
         resolve()
         if (!running.stopping) this.#afterEnd(running, reason)
       }
