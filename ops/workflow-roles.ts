@@ -79,6 +79,7 @@ export async function startWorkflowsWorker({ config, log }: RoleContext): Promis
     egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
     ...(keys !== undefined && { secretKeys: keys }),
     scripts: config['app.workflows.scripts'],
+    containers: config['app.workflows.containers'],
     ownPlugins: config['app.workflows.plugins'] ?? [],
     onObservation: observe(log),
   })

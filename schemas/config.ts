@@ -270,6 +270,11 @@ export const configKeys = {
     false,
     'Whether tasks may run shell, Node and Python scripts on the machine of the worker; on a loopback address `busbar up` says yes unless told otherwise',
   ),
+  'app.workflows.containers': key(
+    text,
+    '/var/run/docker.sock',
+    'Socket of an engine that speaks the API of Docker, in which tasks may run containers where they may run scripts; `none` says no',
+  ),
   'app.workflows.plugins': key(
     list,
     undefined,

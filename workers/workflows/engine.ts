@@ -109,7 +109,7 @@ class Engine implements WorkflowEngine {
         runTask(this.#environment(state.created!.executionId), { plan, task, state, run, signal }),
       perform: (state, followUp, again) => this.#perform(state, followUp, again),
       lostLeases: (state, held) => lostLeases(this.#bus, state.created!.executionId, state, held),
-      flushLogs: () => this.#logs.flush(),
+      flushLogs: (executionId) => this.#logs.flush(executionId),
     }
   }
 

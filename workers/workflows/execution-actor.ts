@@ -40,7 +40,7 @@ export interface ActorContext {
   /** Messages that tasks hang on and nobody has in hand any more, but for those that are held here. */
   readonly lostLeases: (state: ExecutionState, held: ReadonlySet<string>) => Promise<ReadonlySet<string>>
   /** Log lines of the tasks, before their results are told. */
-  readonly flushLogs: () => Promise<void>
+  readonly flushLogs: (executionId: string) => Promise<void>
 }
 
 interface Waiting {
@@ -235,7 +235,7 @@ export class ExecutionActor {
   async #save(plan: FlowPlan): Promise<void> {
     const { facts, taken, state, sequence: expectedSequence } = this.#unsaved!
     if (facts.length > 0) {
-      if (isEnded(state.stage)) await this.#context.flushLogs()
+      if (isEnded(state.stage)) await this.#context.flushLogs(this.id)
       const message = { id: newId(), facts, actor: 'busbar', causation: taken[0]!.lease, ...carrying(execution, state) }
       const { events } = execution
       const { sequence } = await append(this.#context.bus, { ...this.#place, expectedSequence, events, message })

@@ -124,6 +124,8 @@ export interface TaskServices {
   readonly files: TaskFiles
   /** Whether scripts may run on this worker. */
   readonly scripts: boolean
+  /** Where an engine for containers listens that they may use; null where there is none. */
+  readonly containers: string | null
   /** Stores a JSON value where it belongs: with the event while it is small, else in the object store. */
   readonly value: (json: unknown) => Promise<Value>
 }

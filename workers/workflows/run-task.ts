@@ -107,12 +107,11 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
   const { attempt: number, round } = state.runs[run]!
   const { executionId, flowId, namespace } = state.created!
   const timeoutMs = call.plugin.manifest.control ? defaultTimeoutMs : (task.timeoutMs ?? defaultTimeoutMs)
-  const timeout = AbortSignal.timeout(timeoutMs)
-  const ended = AbortSignal.any([signal, timeout])
+  const limit = limited(signal, timeoutMs)
   let folder: Promise<string> | null = null
   const given: ControlRun<unknown> = {
     input: call.input,
-    signal: ended,
+    signal: limit.signal,
     log: logOf(environment, attempt, call.mask),
     idempotencyKey: call.key ?? `${executionId}/${run}`,
     scratch: () => {
@@ -130,12 +129,33 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
     childId: derivedId(`${executionId}/${run}/${number}`),
   }
   try {
-    return await settled(call.plugin.run(given), ended)
+    return await settled(call.plugin.run(given), limit.signal)
   } catch (error) {
-    if (timeout.aborted && !signal.aborted) throw new TaskFailure('timeout', `Not done after ${timeoutMs} ms`, error)
+    if (limit.signal.reason === tooLate) throw new TaskFailure('timeout', `Not done after ${timeoutMs} ms`, error)
     throw error
   } finally {
+    limit.end()
     if (folder !== null) await rm(await folder, { recursive: true, force: true })
+  }
+}
+
+const tooLate = new Error('The time is over')
+const longestTimerMs = 2 ** 31 - 1
+
+/** The signal, or the end of the time; with neither a composite signal nor a timer that stays, for this is done for every task. */
+function limited(signal: AbortSignal, timeoutMs: number): { readonly signal: AbortSignal; end(): void } {
+  const limit = new AbortController()
+  const stop = () => limit.abort(signal.reason)
+  if (signal.aborted) stop()
+  else signal.addEventListener('abort', stop, { once: true })
+  const timer = setTimeout(() => limit.abort(tooLate), Math.min(timeoutMs, longestTimerMs))
+  timer.unref()
+  return {
+    signal: limit.signal,
+    end() {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', stop)
+    },
   }
 }
 

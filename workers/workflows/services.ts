@@ -16,13 +16,13 @@ export function taskServices(
   bus: Bus,
   egress: EgressSettings,
   keys: KeyRing | null,
-  scripts: boolean,
+  { scripts, containers }: { readonly scripts: boolean; readonly containers: string | null },
 ): Pick<EngineOptions, 'services' | 'credential' | 'kv'> {
   const kv = taskKv(bus)
   // Whoever writes to it could make themselves an admin.
   const net = taskNet(egress, () => bus.connection.getServers())
   return {
-    services: { fetch: taskFetch(egress), net, kv, files: taskFiles(bus), scripts },
+    services: { fetch: taskFetch(egress), net, kv, files: taskFiles(bus), scripts, containers },
     credential: openCredential(bus, keys),
     kv: async (namespace, key) => (await kv.get(namespace, key))?.value ?? null,
   }

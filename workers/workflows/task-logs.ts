@@ -19,9 +19,10 @@ export class TaskLogs {
   readonly #bus: Bus
   readonly #onObservation: (observation: TaskLogObservation) => void
   readonly #waiting = new Map<string, ExecutionLogLine[]>()
+  /** What is on its way, by execution. */
+  readonly #storing = new Map<string, Promise<void>>()
   #lines = 0
   #timer: NodeJS.Timeout | null = null
-  #flushing: Promise<void> = Promise.resolve()
 
   constructor(bus: Bus, onObservation: (observation: TaskLogObservation) => void) {
     this.#bus = bus
@@ -35,22 +36,32 @@ export class TaskLogs {
     lines.push(message.length > maxLineLength ? { ...line, message: `${message.slice(0, maxLineLength)}…` } : line)
     this.#lines++
     this.#waiting.set(executionId, lines)
-    if (lines.length >= maxBatchLines) void this.flush()
-    else this.#timer ??= setTimeout(() => void this.flush(), flushMs)
+    if (lines.length >= maxBatchLines) void this.flush(executionId)
+    else this.#timer ??= setTimeout(() => this.#flushAll(), flushMs)
   }
 
-  /** Resolves when all that was added is stored, or cannot be. */
-  async flush(): Promise<void> {
-    if (this.#timer !== null) clearTimeout(this.#timer)
+  /** Resolves when what was added, of one execution or of all, is stored or cannot be. */
+  async flush(executionId?: string): Promise<void> {
+    if (executionId === undefined) {
+      await Promise.all([...this.#waiting.keys(), ...this.#storing.keys()].map((id) => this.flush(id)))
+      return
+    }
+    const lines = this.#waiting.get(executionId)
+    if (lines !== undefined) {
+      this.#waiting.delete(executionId)
+      this.#lines -= lines.length
+      // One after the other, so that they lie in their order.
+      const storing = (this.#storing.get(executionId) ?? Promise.resolve()).then(() => this.#store(executionId, lines))
+      this.#storing.set(executionId, storing)
+    }
+    const storing = this.#storing.get(executionId)
+    await storing
+    if (this.#storing.get(executionId) === storing) this.#storing.delete(executionId)
+  }
+
+  #flushAll(): void {
     this.#timer = null
-    const batches = [...this.#waiting]
-    this.#waiting.clear()
-    this.#lines = 0
-    const before = this.#flushing
-    this.#flushing = before.then(async () => {
-      await Promise.all(batches.map(([executionId, lines]) => this.#store(executionId, lines)))
-    })
-    await this.#flushing
+    void this.flush()
   }
 
   async #store(executionId: string, lines: readonly ExecutionLogLine[]): Promise<void> {

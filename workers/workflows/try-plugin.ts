@@ -61,6 +61,7 @@ export function trialServices(): TaskServices {
     kv: trialKv(),
     files: trialFiles(),
     scripts: true,
+    containers: null,
     value: async (json) => ({ json }),
   }
 }

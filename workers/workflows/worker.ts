@@ -16,6 +16,8 @@ export interface WorkflowWorkerOptions {
   readonly secretKeys?: SecretKeys
   /** Whether shell and Python scripts may run here. Default: they may not. */
   readonly scripts?: boolean
+  /** Path of the socket of a container engine that scripts may use. Default: `none` */
+  readonly containers?: string
   /** Folders and npm packages with plugins of the users' own. Default: none. */
   readonly ownPlugins?: readonly string[]
   readonly onObservation: (observation: EngineObservation | OwnPluginObservation) => void
@@ -23,7 +25,7 @@ export interface WorkflowWorkerOptions {
 
 /** The engine with the built-in plugins and those of the users' own, which it tells the gateways about. @throws {BusUnavailable}; {TypeError} for a key that is none */
 export async function startWorkflowWorker(options: WorkflowWorkerOptions): Promise<WorkflowEngine> {
-  const { bus, egress, secretKeys, scripts = false, ownPlugins = [], onObservation } = options
+  const { bus, egress, secretKeys, scripts = false, containers = 'none', ownPlugins = [], onObservation } = options
   await clearScratch()
   await publishManifests(bus, catalogue)
   const plugins = new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin]))
@@ -34,7 +36,10 @@ export async function startWorkflowWorker(options: WorkflowWorkerOptions): Promi
     onObservation,
   })
   await own.start()
-  const services = taskServices(bus, egress, keyRing(secretKeys), scripts)
+  const services = taskServices(bus, egress, keyRing(secretKeys), {
+    scripts,
+    containers: containers === 'none' ? null : containers,
+  })
   const engine = await startWorkflowEngine({ bus, plugins, ...services, onObservation })
   return {
     async stop() {

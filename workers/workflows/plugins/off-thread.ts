@@ -1,4 +1,4 @@
-import { Worker } from 'node:worker_threads'
+import { type Transferable, Worker } from 'node:worker_threads'
 import { TaskFailure } from '../plugin.ts'
 
 export interface ThreadJob {
@@ -6,6 +6,13 @@ export interface ThreadJob {
   readonly module: string
   readonly call: string
   readonly argument: unknown
+}
+
+export interface ThreadOptions {
+  /** Default 60 000. */
+  readonly timeoutMs?: number
+  /** Parts of the argument that are handed over in place of being copied. */
+  readonly transfer?: readonly Transferable[]
 }
 
 export type ThreadAnswer =
@@ -31,11 +38,11 @@ const waiting: (() => void)[] = []
 export async function offThread<Result>(
   { module, call, argument }: ThreadJob,
   signal: AbortSignal,
-  timeoutMs = defaultTimeoutMs,
+  options: ThreadOptions = {},
 ): Promise<Result> {
   await turn(signal)
   try {
-    return await onThread<Result>({ module, call, argument }, signal, timeoutMs)
+    return await onThread<Result>({ module, call, argument }, signal, options)
   } finally {
     running--
     waiting.shift()?.()
@@ -61,7 +68,11 @@ async function turn(signal: AbortSignal): Promise<void> {
   running++
 }
 
-async function onThread<Result>(job: ThreadJob, signal: AbortSignal, timeoutMs: number): Promise<Result> {
+async function onThread<Result>(
+  job: ThreadJob,
+  signal: AbortSignal,
+  { timeoutMs = defaultTimeoutMs, transfer = [] }: ThreadOptions,
+): Promise<Result> {
   const thread = idle.pop() ?? newThread()
   const answered = Promise.withResolvers<ThreadAnswer>()
   const stop = () => answered.reject(signal.reason)
@@ -75,7 +86,7 @@ async function onThread<Result>(job: ThreadJob, signal: AbortSignal, timeoutMs: 
   thread.ref()
   let isUsable = false
   try {
-    thread.postMessage(job)
+    thread.postMessage(job, transfer)
     const answer = await answered.promise
     isUsable = true
     if ('failed' in answer) throw new TaskFailure(answer.failed.kind, answer.failed.message)

@@ -1,4 +1,4 @@
-import { offThread } from './off-thread.ts'
+import { offThread, type ThreadOptions } from './off-thread.ts'
 
 type Work = (argument: never) => unknown
 
@@ -12,7 +12,8 @@ export function threadModule<Module>(url: URL) {
     { signal }: { readonly signal: AbortSignal },
     call: Name,
     argument: Module[Name] extends Work ? Parameters<Module[Name]>[0] : never,
+    options: ThreadOptions = {},
   ): Promise<Module[Name] extends Work ? Awaited<ReturnType<Module[Name]>> : never> => {
-    return await offThread({ module: url.href, call, argument }, signal)
+    return await offThread({ module: url.href, call, argument }, signal, options)
   }
 }

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process'
 import type { Readable } from 'node:stream'
-import { StringDecoder } from 'node:string_decoder'
 import type { TaskLog } from '../../plugin.ts'
 import { type Cage, endAllOf } from './script-cage.ts'
+import { type ScriptEnd, ScriptOutputs } from './script-output.ts'
 
 export interface ScriptProcess {
   readonly cage: Cage
@@ -13,19 +13,6 @@ export interface ScriptProcess {
   readonly signal: AbortSignal
   readonly log: TaskLog
 }
-
-export interface ScriptEnd {
-  /** As shells tell it: 128 + n when signal n has ended it. */
-  readonly exitCode: number
-  readonly stdout: string
-  readonly stderr: string
-  /** Whether it has written more than is kept. */
-  readonly truncated: boolean
-}
-
-const maxKeptBytes = 1024 * 1024
-const maxLines = 10_000
-const maxLineLength = 8 * 1024
 
 /** Runs a command to its end, and ends with it whatever it has started. @throws the signal's reason */
 export async function runProcess(job: ScriptProcess): Promise<ScriptEnd> {
@@ -43,9 +30,9 @@ export async function runProcess(job: ScriptProcess): Promise<ScriptEnd> {
     if (child.pid !== undefined) killGroup(child.pid)
   }
   signal.addEventListener('abort', endGroup, { once: true })
-  const lines = { left: maxLines }
-  const stdout = collect(child.stdout, (line) => tell(log, 'info', line, lines))
-  const stderr = collect(child.stderr, (line) => tell(log, 'warn', line, lines))
+  const outputs = new ScriptOutputs(log)
+  collect(child.stdout, outputs.stdout)
+  collect(child.stderr, outputs.stderr)
   child.stdin.on('error', () => undefined)
   child.stdin.end(stdin)
   try {
@@ -54,7 +41,7 @@ export async function runProcess(job: ScriptProcess): Promise<ScriptEnd> {
     if (account !== null && !cage.endsAll) await endAllOf(account)
     await closed.promise
     signal.throwIfAborted()
-    return { exitCode, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.isCut() || stderr.isCut() }
+    return outputs.ended(exitCode)
   } finally {
     signal.removeEventListener('abort', endGroup)
     child.stdout.destroy()
@@ -83,33 +70,8 @@ function signalNumber(name: NodeJS.Signals | null): number {
   return signals[name ?? ''] ?? 1
 }
 
-/** Keeps the beginning of what is written, and gives its lines as they come. */
-function collect(stream: Readable, onLine: (line: string) => void) {
-  const kept: Buffer[] = []
-  const decoder = new StringDecoder('utf8')
-  let keptBytes = 0
-  let cut = false
-  let rest = ''
+function collect(stream: Readable, kept: ScriptOutputs['stdout']): void {
   stream.on('error', () => undefined)
-  stream.on('data', (chunk: Buffer) => {
-    const part = chunk.subarray(0, maxKeptBytes - keptBytes)
-    cut ||= part.length < chunk.length
-    keptBytes += part.length
-    if (part.length > 0) kept.push(part)
-    const pieces = (rest + decoder.write(chunk)).split('\n')
-    // A line without an end is not kept whole either.
-    rest = pieces.pop()!.slice(0, maxLineLength)
-    for (const line of pieces) onLine(line)
-  })
-  stream.on('end', () => {
-    if (rest !== '') onLine(rest)
-  })
-  return { text: () => Buffer.concat(kept).toString('utf8'), isCut: () => cut }
-}
-
-function tell(log: TaskLog, level: 'info' | 'warn', line: string, lines: { left: number }): void {
-  if (lines.left < 0) return
-  lines.left--
-  if (lines.left < 0) log.warn(`No more than ${maxLines} lines are logged`)
-  else log[level](line.length > maxLineLength ? `${line.slice(0, maxLineLength)}…` : line)
+  stream.on('data', (chunk: Buffer) => kept.add(chunk))
+  stream.on('end', () => kept.end())
 }

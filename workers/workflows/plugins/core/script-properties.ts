@@ -1,9 +1,26 @@
 import { type Static, Type } from 'typebox'
+import { runnerProperties } from './runner-properties.ts'
 
 /** What scripts of every language are given. */
 export function scriptProperties(example: string) {
   return {
-    script: Type.String({ description: 'The script itself', minLength: 1, maxLength: 1_000_000, examples: [example] }),
+    script: Type.Optional(
+      Type.String({
+        description: 'The script itself; a container or a cluster can do without one',
+        minLength: 1,
+        maxLength: 1_000_000,
+        examples: [example],
+      }),
+    ),
+    command: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'In place of a script: what runs in the image; without both it is what the image is made for',
+        minItems: 1,
+        maxItems: 1_000,
+        examples: [['psql', '--version']],
+      }),
+    ),
+    ...runnerProperties,
     args: Type.Array(Type.String(), {
       description: 'Its arguments',
       maxItems: 1_000,
@@ -93,4 +110,8 @@ export const ScriptOutput = Type.Object({
     }),
     { description: 'The files that were kept, by name', examples: [{}] },
   ),
+  objects: Type.Array(Type.Unknown(), {
+    description: 'What was applied to a cluster',
+    examples: [[{ apiVersion: 'v1', kind: 'ConfigMap', namespace: 'shop', name: 'shop', uid: '0b5c' }]],
+  }),
 })

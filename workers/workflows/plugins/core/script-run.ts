@@ -1,53 +1,56 @@
 import { chmod, chown } from 'node:fs/promises'
 import { join } from 'node:path'
 import { TaskFailure, type TaskRun } from '../../plugin.ts'
-import { findProgram, scriptAccount, scriptPath } from './script-account.ts'
+import { runInContainer } from './container-run.ts'
+import { runInCluster } from './kubernetes-run.ts'
+import { scriptAccount, scriptPath } from './script-account.ts'
 import { cageOf } from './script-cage.ts'
 import { contentOf, giveFile, takeFiles, takeText } from './script-files.ts'
-import { runProcess, type ScriptEnd } from './script-process.ts'
+import type { ScriptLanguage } from './script-language.ts'
+import type { ScriptEnd } from './script-output.ts'
+import { runProcess } from './script-process.ts'
 import type { ScriptInput } from './script-properties.ts'
+import { outputName, variablesOf } from './script-variables.ts'
 
-export interface ScriptLanguage {
-  /** How a failure names it. */
-  readonly name: string
-  /** Name of the script's file. */
-  readonly file: string
-  /** Of the program that runs it; null when this account may run none. */
-  readonly program: (account: number | null) => string | null
-  /** What comes between the program and the script. */
-  readonly flags: (folder: string, memoryMb: number) => readonly string[]
-  readonly memoryOf: 'addresses' | 'data'
-  /** What it takes to begin with. */
-  readonly baseMemoryMb: number
-}
-
-/** A language whose program is looked for on the path of scripts. */
-export function languageOf(name: string, file: string, flags: readonly string[] = []): ScriptLanguage {
-  return {
-    name,
-    file,
-    program: (account) => findProgram(name, account),
-    flags: () => flags,
-    memoryOf: 'addresses',
-    baseMemoryMb: 0,
-  }
-}
-
-const outputName = '.busbar-output.json'
 const environmentName = '.busbar-environment'
 const maxOutputLength = 10 * 1024 * 1024
 const tryAgain = 75
 const maxTold = 500
 
 /**
- * Runs a script in its folder as a user of its own, within its limits, and takes what it has left.
+ * Runs a script where it is to run, and takes what it has left.
  * @throws {TaskFailure} `refused` where scripts may not run or its language is not there, and for its failure
  */
 export async function runScript(task: TaskRun<ScriptInput>, language: ScriptLanguage) {
-  const { input, services, signal, log } = task
+  const { input, services } = task
+  if (input.runner === 'kubernetes') {
+    const { ended, objects } = await runInCluster(task, language)
+    return { ...checked(ended, input), outputs: outputsOf(null, ended.stdout), files: {}, objects }
+  }
   if (!services.scripts) {
     throw new TaskFailure('refused', 'Scripts are not allowed on this worker: app.workflows.scripts=true allows them')
   }
+  checkScript(input)
+  const { ended, written, files } = await (input.runner === 'container' ? runInContainer : runHere)(task, language)
+  return { ...checked(ended, input), outputs: outputsOf(written, ended.stdout), files, objects: [] }
+}
+
+function checkScript({ runner, script, command, image }: ScriptInput): void {
+  if (runner === 'process' && script === undefined) throw new TaskFailure('refused', 'properties.script is needed')
+  if (runner === 'process' && (command ?? image) !== undefined)
+    throw new TaskFailure('refused', 'properties.command and properties.image need the runner container or kubernetes')
+  if (script !== undefined && command !== undefined)
+    throw new TaskFailure('refused', 'properties.script and properties.command: only one of them can be given')
+}
+
+function checked(ended: ScriptEnd, input: ScriptInput): ScriptEnd {
+  if (input.exitCodes.includes(ended.exitCode)) return ended
+  throw failureOf(ended, input)
+}
+
+/** On this machine: in a folder of its own as a user of its own, within its limits. */
+async function runHere(task: TaskRun<ScriptInput>, language: ScriptLanguage) {
+  const { input, services, signal, log } = task
   const account = scriptAccount()
   const program = language.program(account)
   if (program === null) {
@@ -64,10 +67,9 @@ export async function runScript(task: TaskRun<ScriptInput>, language: ScriptLang
   const cage = await cageOf({ account, limits, memoryOf: language.memoryOf, network, environment })
   const command = [program, ...language.flags(folder, memoryMb), join(folder, language.file), ...input.args]
   const ended = await runProcess({ cage, account, command, folder, stdin: input.stdin, signal, log })
-  if (!input.exitCodes.includes(ended.exitCode)) throw failureOf(ended, input)
-  const outputs = outputsOf(await takeText(folder, outputName, account), ended.stdout)
+  if (!input.exitCodes.includes(ended.exitCode)) return { ended, written: null, files: {} }
   const files = await takeFiles(folder, input.outputFiles, { files: services.files, account })
-  return { ...ended, outputs, files }
+  return { ended, written: await takeText(folder, outputName, account), files }
 }
 
 async function layOut(
@@ -78,7 +80,7 @@ async function layOut(
 ): Promise<void> {
   await chmod(folder, 0o700)
   if (account !== null) await chown(folder, account, account)
-  await giveFile(folder, file, input.script, account)
+  await giveFile(folder, file, input.script ?? '', account)
   for (const [name, given] of Object.entries(input.files)) {
     await giveFile(folder, name, await contentOf(given, services.files), account).catch((cause: unknown) => {
       if ((cause as { code?: unknown }).code !== 'EEXIST') throw cause
@@ -87,20 +89,8 @@ async function layOut(
   }
 }
 
-function environmentText({ input, idempotencyKey }: TaskRun<ScriptInput>, folder: string): string {
-  const all = {
-    PATH: scriptPath.join(':'),
-    HOME: folder,
-    TMPDIR: folder,
-    LANG: 'C.UTF-8',
-    BUSBAR_OUTPUT: join(folder, outputName),
-    BUSBAR_IDEMPOTENCY_KEY: idempotencyKey,
-    ...input.env,
-  }
-  const lines = Object.entries(all).map(([name, value]) => {
-    if (!/^[A-Za-z_]\w*$/.test(name) || value.includes('\0')) {
-      throw new TaskFailure('refused', `properties.env: ${JSON.stringify(name.slice(0, 100))} cannot be a variable`)
-    }
+function environmentText(task: TaskRun<ScriptInput>, folder: string): string {
+  const lines = Object.entries(variablesOf(task, folder)).map(([name, value]) => {
     return `export ${name}='${value.replaceAll("'", `'\\''`)}'\n`
   })
   return lines.join('')

@@ -1,12 +1,13 @@
 import { Type } from 'typebox'
 import { definePlugin } from '../../plugin.ts'
 import { findProgram, mayRun } from './script-account.ts'
+import { languageOf, type ScriptLanguage } from './script-language.ts'
 import { ScriptOutput, scriptProperties } from './script-properties.ts'
-import { languageOf, runScript, type ScriptLanguage } from './script-run.ts'
+import { runScript } from './script-run.ts'
 
 const languages: Readonly<Record<'sh' | 'bash' | 'node', ScriptLanguage>> = {
-  sh: languageOf('sh', 'main.sh', ['-e']),
-  bash: languageOf('bash', 'main.sh', ['-e']),
+  sh: languageOf('sh', 'main.sh', ['-e'], { image: 'alpine:3', inline: [['-c'], ['sh']] }),
+  bash: languageOf('bash', 'main.sh', ['-e'], { image: 'bash:5', inline: [['-c'], ['bash']] }),
   node: {
     name: 'node',
     file: 'main.mjs',
@@ -21,6 +22,7 @@ const languages: Readonly<Record<'sh' | 'bash' | 'node', ScriptLanguage>> = {
     memoryOf: 'data',
     // Stacks of its threads, its code, and what lies beside the heap.
     baseMemoryMb: 256,
+    inContainer: { image: 'node:24-alpine', command: ['node'], inline: [['--input-type=module', '-e'], []] },
   },
 }
 
@@ -29,9 +31,9 @@ export const shell = definePlugin({
   name: 'Shell script',
   category: 'Core',
   description:
-    'Runs a script of a shell, or JavaScript in Node, in an empty folder as a user of its own, within limits. What it writes is logged; it ends with the task, with all that it has started.',
+    'Runs a script of a shell, or JavaScript in Node, in an empty folder as a user of its own, within limits; or a script or command in a container, or in Kubernetes as a job, with manifests that are applied first. What it writes is logged; it ends with the task, with all that it has started.',
   needs:
-    'app.workflows.scripts=true, which `busbar up` sets on a loopback address; a worker that is root gives each script a user of its own, any other runs it as itself',
+    'app.workflows.scripts=true, which `busbar up` sets on a loopback address; a worker that is root gives each script a user of its own, any other runs it as itself. Containers need an engine that speaks the API of Docker (app.workflows.containers), Kubernetes the address of a cluster; both are tested at the level of their protocols, Kubernetes also against an API server that a test is given',
   input: Type.Object(
     {
       ...scriptProperties('wc -l < orders.csv'),

@@ -1,8 +1,10 @@
 import { Type } from 'typebox'
 import { definePlugin, TaskFailure } from '../../plugin.ts'
+import { inOwnProcess } from '../own-process.ts'
 import { SqlOutput, sqlOutputs, sqlProperties, statementsOf } from './sql-properties.ts'
 import type { SqliteAnswer, SqliteJob } from './sqlite-process.ts'
 
+const module = new URL('./sqlite-process.ts', import.meta.url)
 const maxFileBytes = 256 * 1024 * 1024
 
 export const sqlite = definePlugin({
@@ -48,8 +50,8 @@ tasks:
     const path = join(await scratch(), 'database.sqlite')
     if (file !== undefined) await writeFile(path, await services.files.get(file))
     const { maxRows, maxBytes } = input
-    const job = { path, statements: statementsOf(input), maxRows, maxBytes }
-    const answer = await inProcess(job, timeoutMs, signal)
+    const job: SqliteJob = { path, statements: statementsOf(input), maxRows, maxBytes }
+    const answer = await inOwnProcess<SqliteAnswer>({ module, name: 'SQLite', timeoutMs, signal }, job)
     if ('refused' in answer) throw new TaskFailure('refused', `SQLite refused it: ${answer.refused}`)
     const told = await sqlOutputs(answer.results, input.into, services.files)
     if (!keep) return { ...told, uri: null }
@@ -57,28 +59,3 @@ tasks:
     return { ...told, uri: (await services.files.put(await readFile(path))).uri }
   },
 })
-
-async function inProcess(job: SqliteJob, timeoutMs: number, signal: AbortSignal): Promise<SqliteAnswer> {
-  const { fork } = await import('node:child_process')
-  const child = fork(new URL('./sqlite-process.ts', import.meta.url), {
-    env: {},
-    execArgv: ['--disable-warning=ExperimentalWarning'],
-    serialization: 'advanced',
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-  })
-  const ended = Promise.withResolvers<SqliteAnswer>()
-  const timer = setTimeout(() => ended.reject(new TaskFailure('timeout', `Not done after ${timeoutMs} ms`)), timeoutMs)
-  const stop = () => ended.reject(signal.reason)
-  signal.addEventListener('abort', stop, { once: true })
-  child.once('message', (answer) => ended.resolve(answer as SqliteAnswer))
-  child.once('error', (error) => ended.reject(error))
-  child.once('exit', () => ended.reject(new TaskFailure('refused', 'SQLite ended without an answer')))
-  child.send(job)
-  try {
-    return await ended.promise
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', stop)
-    child.kill('SIGKILL')
-  }
-}

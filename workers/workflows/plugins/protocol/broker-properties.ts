@@ -16,7 +16,7 @@ export const BrokerInput = Type.Object(
   {
     url: Type.String({
       description:
-        'The broker: `mqtt://` or `mqtts://` for MQTT, `nats://` for NATS, `amqp://` or `amqps://` for RabbitMQ (with its virtual host)',
+        'The broker: `mqtt://` or `mqtts://` for MQTT, `nats://` for NATS, `amqp://` or `amqps://` for RabbitMQ (with its virtual host), `kafka://` or `kafkas://` for Kafka',
       examples: ['mqtt://localhost:1883'],
     }),
     ...accountProperties,
@@ -36,7 +36,7 @@ export const BrokerInput = Type.Object(
     topic: Type.Optional(
       Type.String({
         description:
-          'Topic of MQTT, subject of NATS, routing key or queue of AMQP; with wildcards where messages are received',
+          'Topic of MQTT or Kafka, subject of NATS, routing key or queue of AMQP; with wildcards where messages are received, but for Kafka',
         examples: ['orders/new'],
       }),
     ),
@@ -59,7 +59,7 @@ export const BrokerInput = Type.Object(
     contentType: Type.Optional(Type.String({ description: 'What the message is', examples: ['application/json'] })),
     qos: Type.Union([Type.Literal(0), Type.Literal(1), Type.Literal(2)], {
       description:
-        '0: nobody confirms it; 1: the broker does, on NATS a stream and there once for each task; 2: exactly once, of MQTT alone',
+        '0: nobody confirms it; 1: the broker does, on NATS a stream and there once for each task, on Kafka every replica in step; 2: exactly once, of MQTT alone',
       default: 1,
       examples: [0],
     }),
@@ -91,7 +91,32 @@ export const BrokerInput = Type.Object(
     bucket: Type.Optional(
       Type.String({ description: 'NATS: bucket of the key', pattern: '^[A-Za-z0-9_-]+$', examples: ['settings'] }),
     ),
-    key: Type.Optional(Type.String({ description: 'NATS: the key', examples: ['shop.open'] })),
+    key: Type.Optional(
+      Type.String({
+        description: 'NATS: the key; Kafka: key of the message, which keeps those of a key in order',
+        examples: ['shop.open'],
+      }),
+    ),
+    group: Type.Optional(
+      Type.String({
+        description:
+          'Kafka: consumer group that shares the messages and goes on where it was; without one all are received',
+        minLength: 1,
+        maxLength: 255,
+        examples: ['billing'],
+      }),
+    ),
+    fromStart: Type.Boolean({
+      description:
+        'Kafka: whether to begin with the oldest message in place of the next new one, where a group has not been before',
+      default: false,
+      examples: [true],
+    }),
+    saslMechanism: Type.Enum(['SCRAM-SHA-256', 'SCRAM-SHA-512', 'PLAIN'], {
+      description: 'Kafka: how the account is shown; PLAIN tells the broker the password',
+      default: 'SCRAM-SHA-256',
+      examples: ['PLAIN'],
+    }),
     maxMessages: Type.Integer({
       description: 'Most messages that are received; the task ends with the last of them',
       default: 1,
@@ -125,7 +150,8 @@ export const BrokerOutput = Type.Object({
   }),
   value: Type.Unknown({ description: 'Value of the key; null when there is none', examples: ['yes'] }),
   result: Type.Record(Type.String(), Type.Unknown(), {
-    description: 'What the broker says of what was sent: on NATS stream, sequence and whether it had it already',
+    description:
+      'What the broker says of what was sent: on NATS stream, sequence and whether it had it already; on Kafka partition and offset',
     examples: [{ stream: 'ORDERS', sequence: 7, duplicate: false }],
   }),
 })

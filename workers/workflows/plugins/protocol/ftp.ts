@@ -4,6 +4,7 @@ import { definePlugin, TaskFailure, type TaskRun } from '../../plugin.ts'
 import { needProperties, serverPlace } from '../server-properties.ts'
 import type { FileServer, TransferRun } from './transfer.ts'
 import { openFtp } from './transfer-ftp.ts'
+import { openGit } from './transfer-git.ts'
 import { TransferInput, TransferOutput, type TransferProtocol } from './transfer-properties.ts'
 import { openS3 } from './transfer-s3.ts'
 import { openSftp } from './transfer-sftp.ts'
@@ -20,6 +21,8 @@ const needed: Readonly<Record<TransferInput['operation'], readonly string[]>> = 
   makeFolder: ['path'],
   deleteFolder: ['path'],
   command: ['command'],
+  clone: [],
+  commit: ['files'],
 }
 
 const openers: Readonly<Record<TransferProtocol, (run: TransferRun) => FileServer | Promise<FileServer>>> = {
@@ -29,6 +32,7 @@ const openers: Readonly<Record<TransferProtocol, (run: TransferRun) => FileServe
   sftp: openSftp,
   webdav: openWebdav,
   s3: openS3,
+  git: openGit,
 }
 
 const nothing: Static<typeof TransferOutput> = {
@@ -36,18 +40,19 @@ const nothing: Static<typeof TransferOutput> = {
   uri: null,
   sizeBytes: null,
   sha256: null,
+  commit: null,
   exitCode: null,
   stdout: '',
   stderr: '',
 }
 
-/** Source: RFC 959, 4217, 3659 (FTP); draft-ietf-secsh-filexfer-02 (SFTP); RFC 4918 (WebDAV); Amazon S3 API reference */
+/** Source: RFC 959, 4217, 3659 (FTP); draft-ietf-secsh-filexfer-02 (SFTP); RFC 4918 (WebDAV); Amazon S3 API reference; Git's HTTP protocol */
 export const ftp = definePlugin({
   id: 'ftp.transfer',
   name: 'File transfer',
   category: 'Protocol',
   description:
-    'Lists, gets, puts, renames and deletes files over FTP, FTPS, SFTP, WebDAV or S3, and runs commands over SSH.',
+    'Lists, gets, puts, renames and deletes files over FTP, FTPS, SFTP, WebDAV, S3 or in a Git repository, which it also clones and commits to, and runs commands over SSH.',
   needs: 'A server that speaks one of these, and an account on it',
   input: TransferInput,
   output: TransferOutput,
@@ -72,7 +77,8 @@ tasks:
     let server: FileServer | null = null
     try {
       server = await open({ given, place })
-      return { ...nothing, ...(await transfer(server, given, upload)) }
+      const told = await transfer(server, given, upload)
+      return { ...nothing, ...told, commit: server.version?.() ?? null }
     } catch (error) {
       signal.throwIfAborted()
       throw error
@@ -85,20 +91,20 @@ tasks:
 function protocolOf({ protocol }: TransferInput, scheme: string): TransferProtocol {
   const overHttp = scheme === 'http' || scheme === 'https'
   const spoken = protocol ?? (overHttp ? undefined : (scheme as TransferProtocol))
-  const isRight = overHttp === (spoken === 'webdav' || spoken === 's3')
+  const isRight = overHttp === (spoken === 'webdav' || spoken === 's3' || spoken === 'git')
   if (spoken !== undefined && isRight) return spoken
   throw new TaskFailure(
     'refused',
     overHttp
-      ? 'properties.protocol is needed for a URL that begins with http: webdav or s3'
+      ? 'properties.protocol is needed for a URL that begins with http: webdav, s3 or git'
       : `properties.protocol ${spoken} does not go with a URL that begins with ${scheme}`,
   )
 }
 
 /** A line break in a path would be another command. */
-function checkPaths({ path = '', to = '' }: TransferInput): void {
+function checkPaths({ path = '', to = '', files = {} }: TransferInput): void {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
-  if (/[\u0000-\u001f\u007f]/.test(`${path}${to}`))
+  if (/[\u0000-\u001f\u007f]/.test(`${path}${to}${Object.keys(files).join('')}`))
     throw new TaskFailure('refused', 'properties.path has a line break or another control character')
 }
 
@@ -130,6 +136,15 @@ async function transfer(server: FileServer, { input, services }: TaskRun<Transfe
       if (server.command === undefined) throw new TaskFailure('refused', 'A command needs a server of sftp://')
       return await server.command(input.command!, maxBytes)
     }
+    case 'clone': {
+      if (server.clone === undefined) throw new TaskFailure('refused', 'The operation clone needs the protocol git')
+      const bytes = await server.clone(maxBytes)
+      return { uri: (await services.files.put(bytes)).uri, ...sumOf(bytes) }
+    }
+    case 'commit':
+      if (server.commit === undefined) throw new TaskFailure('refused', 'The operation commit needs the protocol git')
+      await server.commit(await committed(input, services))
+      return {}
     case 'delete':
       await server.delete(path)
       return {}
@@ -140,6 +155,22 @@ async function transfer(server: FileServer, { input, services }: TaskRun<Transfe
       await server.deleteFolder(path)
       return {}
   }
+}
+
+const fileUri = /^busbar:\/\/\/files\//
+
+/** Texts as they stand, files of other tasks, and null for what goes. */
+async function committed({ files = {}, maxBytes }: TransferInput, services: TaskRun<TransferInput>['services']) {
+  const all = new Map<string, Uint8Array | null>()
+  let sizeBytes = 0
+  for (const [path, given] of Object.entries(files)) {
+    const isFile = given !== null && fileUri.test(given)
+    const content = given === null ? null : isFile ? await services.files.get(given) : Buffer.from(given)
+    sizeBytes += content?.length ?? 0
+    if (sizeBytes > maxBytes) throw new TaskFailure('refused', `What is committed is larger than ${maxBytes} bytes`)
+    all.set(path, content)
+  }
+  return all
 }
 
 const sumOf = (bytes: Buffer) => ({

@@ -3,11 +3,12 @@ import { definePlugin, TaskFailure, type TaskRun } from '../../plugin.ts'
 import { needProperties, serverPlace } from '../server-properties.ts'
 import { Broken, type Broker, type BrokerRun, Inbox, type OutgoingMessage } from './broker.ts'
 import { openAmqp } from './broker-amqp.ts'
+import { openKafka } from './broker-kafka.ts'
 import { openMqtt } from './broker-mqtt.ts'
 import { openNats } from './broker-nats.ts'
 import { BrokerInput, BrokerOutput } from './broker-properties.ts'
 
-const ports = { mqtt: 1883, mqtts: 8883, nats: 4222, amqp: 5672, amqps: 5671 }
+const ports = { mqtt: 1883, mqtts: 8883, nats: 4222, amqp: 5672, amqps: 5671, kafka: 9092, kafkas: 9093 }
 
 const openers: Readonly<Record<string, (run: BrokerRun) => Promise<Broker>>> = {
   mqtt: openMqtt,
@@ -15,6 +16,8 @@ const openers: Readonly<Record<string, (run: BrokerRun) => Promise<Broker>>> = {
   nats: openNats,
   amqp: openAmqp,
   amqps: openAmqp,
+  kafka: openKafka,
+  kafkas: openKafka,
 }
 
 const needed: Readonly<Record<BrokerInput['operation'], readonly string[]>> = {
@@ -26,15 +29,16 @@ const needed: Readonly<Record<BrokerInput['operation'], readonly string[]>> = {
   keyDelete: ['bucket', 'key'],
 }
 
-/** Source: OASIS MQTT 5.0 and 3.1.1; NATS client protocol and JetStream; AMQP 0-9-1 with RabbitMQ's confirms */
+/** Source: OASIS MQTT 5.0 and 3.1.1; NATS client protocol and JetStream; AMQP 0-9-1 with RabbitMQ's confirms; Kafka protocol */
 export const mqtt = definePlugin({
   id: 'mqtt.publish',
   name: 'Messaging',
   category: 'Protocol',
   description:
-    'Sends messages over MQTT, NATS or AMQP (RabbitMQ), asks and waits for the answer, waits for messages, and keeps values in NATS. ' +
+    'Sends messages over MQTT, NATS, AMQP (RabbitMQ) or Kafka, asks and waits for the answer, waits for messages, and keeps values in NATS. ' +
     'Messages carry the key of the task, by which receivers tell doubles.',
-  needs: 'A broker: MQTT 3.1.1 or 5, NATS 2.10 or newer, or RabbitMQ',
+  needs:
+    'A broker: MQTT 3.1.1 or 5, NATS 2.10 or newer, RabbitMQ, or Kafka 3.5 or newer. Kafka is tested with the broker that comes with librdkafka for tests',
   input: BrokerInput,
   output: BrokerOutput,
   example: `name: tell-orders

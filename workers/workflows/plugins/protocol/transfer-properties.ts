@@ -10,6 +10,8 @@ const operations = {
   makeFolder: 'Makes a folder, and those on the way',
   deleteFolder: 'Deletes an empty folder',
   command: 'Runs a command over SSH',
+  clone: 'Git: all files of a commit, as a .tar.gz; links and submodules are left out',
+  commit: 'Git: changes files as one commit and pushes it',
 } as const
 const names = Object.keys(operations) as (keyof typeof operations)[]
 
@@ -20,6 +22,7 @@ const protocols = {
   sftp: 'files over SSH',
   webdav: 'HTTP with folders',
   s3: 'S3 or what speaks its protocol; folders are prefixes',
+  git: 'a Git repository over HTTP: what changes is committed and pushed',
 } as const
 export type TransferProtocol = keyof typeof protocols
 
@@ -28,7 +31,7 @@ export const TransferInput = Type.Object(
   {
     url: Type.String({
       description:
-        'The server: `ftp://`, `ftpes://`, `ftps://`, `sftp://`, or `https://` for WebDAV and S3 (with the bucket)',
+        'The server: `ftp://`, `ftpes://`, `ftps://`, `sftp://`, or `https://` for WebDAV, S3 (with the bucket) and Git (with the repository)',
       examples: ['sftp://files.example.com'],
     }),
     protocol: Type.Optional(
@@ -77,6 +80,36 @@ export const TransferInput = Type.Object(
     ),
     text: Type.Optional(Type.String({ description: 'Or what is put, as a text: put', examples: ['a,b'] })),
     command: Type.Optional(Type.String({ description: 'The command: command', examples: ['df -h'] })),
+    ref: Type.Optional(
+      Type.String({
+        description:
+          'Git: the branch, or for reading a tag or commit; without one the branch of the repository. A branch that is not there is made',
+        pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$',
+        examples: ['main'],
+      }),
+    ),
+    files: Type.Optional(
+      Type.Record(Type.String({ minLength: 1 }), Type.Union([Type.String(), Type.Null()]), {
+        description: 'Git: what is committed, by path: a text, the URI of a file of another task, or null to delete it',
+        maxProperties: 10_000,
+        examples: [{ 'docs/today.md': 'Sunny', 'docs/old.md': null }],
+      }),
+    ),
+    message: Type.Optional(
+      Type.String({
+        description: 'Git: what the commit says; the key of the task is added',
+        minLength: 1,
+        maxLength: 10_000,
+        examples: ['Prices of today'],
+      }),
+    ),
+    author: Type.Optional(
+      Type.String({
+        description: 'Git: who has made the commit',
+        pattern: '^[^<>\\n]{1,100} <[^<>\\s]{1,200}>$',
+        examples: ['Ada <ada@example.com>'],
+      }),
+    ),
     maxBytes: Type.Integer({
       description: 'A larger file, or more output of a command, fails the task',
       default: 67_108_864,
@@ -108,6 +141,10 @@ export const TransferOutput = Type.Object({
   sha256: Type.Union([Type.String(), Type.Null()], {
     description: 'Digest of what was got or put, hexadecimal',
     examples: ['2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae'],
+  }),
+  commit: Type.Union([Type.String(), Type.Null()], {
+    description: 'Git: the commit that was read or made',
+    examples: ['8ab686eafeb1f44702738c8b0f24f2567c36da6d'],
   }),
   exitCode: Type.Union([Type.Integer(), Type.Null()], { description: 'How the command ended', examples: [0] }),
   stdout: Type.String({ description: 'Output of the command', examples: [''] }),

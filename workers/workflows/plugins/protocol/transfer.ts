@@ -12,6 +12,12 @@ export interface FileServer {
   rename(from: string, to: string): Promise<void>
   makeFolder(path: string): Promise<void>
   deleteFolder(path: string): Promise<void>
+  /** All files as a `.tar.gz`; of servers that keep versions. @throws {TaskFailure} `refused` when they are more than `maxBytes` */
+  clone?(maxBytes: number): Promise<Buffer>
+  /** Puts and deletes (null) files as one version. */
+  commit?(files: ReadonlyMap<string, Uint8Array | null>): Promise<void>
+  /** The version that was read or made. */
+  version?(): string | null
   /** Runs a command; of servers one can log in to. */
   command?(text: string, maxBytes: number): Promise<CommandResult>
   /** Lets go of every connection; never throws. */

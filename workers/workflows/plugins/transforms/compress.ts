@@ -1,102 +1,24 @@
-import { type Static, Type } from 'typebox'
 import { definePlugin, TaskFailure, type TaskRun } from '../../plugin.ts'
-import { bytesOf, contentProperties, decoded, givenBack, maxFileBytes } from '../content.ts'
+import { bytesOf, decoded, givenBack, maxFileBytes } from '../content.ts'
 import { threadModule } from '../thread-module.ts'
+import { pictureOf } from './compress-image.ts'
+import { CompressInput, CompressOutput } from './compress-properties.ts'
 import type { ArchiveFormat, StreamFormat } from './compress-thread.ts'
 import type { ArchiveEntry } from './zip.ts'
 
 const work = threadModule<typeof import('./compress-thread.ts')>(new URL('./compress-thread.ts', import.meta.url))
 
-const Input = Type.Object(
-  {
-    operation: Type.Enum(['pack', 'unpack'], {
-      description: '`pack` a content or files, or `unpack` what was packed',
-      default: 'pack',
-      examples: ['unpack'],
-    }),
-    format: Type.Enum(['auto', 'gzip', 'deflate', 'brotli', 'zstd', 'zip', 'tar', 'tar.gz'], {
-      description:
-        'zip, tar and tar.gz hold files, the others one content. `auto`: gzip or, with `files`, zip; when unpacking, what the bytes look like (brotli has to be named)',
-      default: 'auto',
-      examples: ['zip'],
-    }),
-    ...contentProperties('What to pack or unpack', 'a long text'),
-    textEncoding: Type.Enum(['utf-8', 'base64'], {
-      description: 'Whether `text` is one, or bytes in base64',
-      default: 'utf-8',
-      examples: ['base64'],
-    }),
-    files: Type.Optional(
-      Type.Array(
-        Type.Object(
-          {
-            name: Type.String({ description: 'Path in the archive', minLength: 1, examples: ['reports/1.csv'] }),
-            ...contentProperties('What is in it', 'id\n1\n'),
-          },
-          { additionalProperties: false },
-        ),
-        { description: 'The files to pack', maxItems: 10_000, examples: [[{ name: 'a.txt', text: 'a' }]] },
-      ),
-    ),
-    level: Type.Optional(
-      Type.Integer({
-        description: 'How hard to try: 0 to 9, brotli to 11, zstd to 19; what is usual for the format by default',
-        minimum: 0,
-        maximum: 19,
-        examples: [9],
-      }),
-    ),
-    as: Type.Enum(['file', 'text', 'base64'], {
-      description: 'How to give what comes out: as files, as texts, or as texts of its bytes in base64',
-      default: 'file',
-      examples: ['base64'],
-    }),
-    maxBytes: Type.Integer({
-      description: 'More bytes than this, once unpacked, fail the task',
-      default: maxFileBytes,
-      minimum: 1,
-      maximum: 256 * 1024 ** 2,
-      examples: [1_000_000],
-    }),
-    maxEntries: Type.Integer({
-      description: 'More entries than this in an archive fail the task',
-      default: 1_000,
-      minimum: 1,
-      maximum: 10_000,
-      examples: [10],
-    }),
-  },
-  { additionalProperties: false },
-)
-
-type Run = TaskRun<Static<typeof Input>>
+type Run = TaskRun<CompressInput>
 
 export const compress = definePlugin({
   id: 'transform.compress',
   name: 'Compress',
   category: 'Transforms',
-  description: 'Packs and unpacks: gzip, deflate, brotli, zstd, and archives of files as zip, tar and tar.gz.',
+  description:
+    'Packs and unpacks: gzip, deflate, brotli, zstd, and archives of files as zip, tar and tar.gz; resizes and converts images.',
   effect: 'pure',
-  input: Input,
-  output: Type.Object({
-    format: Type.String({ description: 'How it is or was packed', examples: ['gzip'] }),
-    text: Type.Optional(
-      Type.String({ description: 'What came out, as a text or as base64', examples: ['a long text'] }),
-    ),
-    uri: Type.Optional(Type.String({ description: 'The file that came out', examples: ['busbar:///files/3q2-7w'] })),
-    sizeBytes: Type.Integer({ description: 'Size of what came out', examples: [11] }),
-    files: Type.Optional(
-      Type.Array(
-        Type.Object({
-          name: Type.String({ description: 'Path in the archive', examples: ['a.txt'] }),
-          text: Type.Optional(Type.String({ description: 'What is in it', examples: ['a'] })),
-          uri: Type.Optional(Type.String({ description: 'Its file', examples: ['busbar:///files/3q2-7w'] })),
-          sizeBytes: Type.Integer({ description: 'Its size', examples: [1] }),
-        }),
-        { description: 'The files of an archive', examples: [[{ name: 'a.txt', text: 'a', sizeBytes: 1 }]] },
-      ),
-    ),
-  }),
+  input: CompressInput,
+  output: CompressOutput,
   example: `name: pack-and-unpack
 tasks:
   - name: pack
@@ -114,7 +36,9 @@ tasks:
       as: text
 `,
   async run(task) {
-    return await (task.input.operation === 'pack' ? packed(task) : unpacked(task))
+    const { operation } = task.input
+    if (operation === 'image') return await pictureOf(task)
+    return await (operation === 'pack' ? packed(task) : unpacked(task))
   },
 })
 
