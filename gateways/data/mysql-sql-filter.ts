@@ -121,13 +121,3 @@ export function rankOf(
 function sameJson(left: string, raw: string, flavour: Flavour): string {
   return flavour.server === 'mysql' ? `(${left} = cast(${raw} as json))` : `json_equals(${left}, ${raw})`
 }
-
-/** Comparisons that no ordinary index answers. */
-export function isHeavy(filter: Filter | null, type: (name: string) => DatabaseType): boolean {
-  if (filter === null) return false
-  if (filter.kind === 'not') return isHeavy(filter.item, type)
-  if (filter.kind === 'and' || filter.kind === 'or') return filter.items.some((item) => isHeavy(item, type))
-  return filter.kind !== 'compare' || isJson(type(filter.column)) || !plain.has(filter.operator)
-}
-
-const plain: ReadonlySet<string> = new Set(['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in', 'notin', 'is', 'isdistinct'])

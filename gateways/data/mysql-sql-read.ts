@@ -2,7 +2,6 @@ import type { Catalog, Table } from './catalog.ts'
 import { tableKey } from './catalog.ts'
 import type { Compiled } from './dialect.ts'
 import { Aliases, type Flavour, tableName, whereSql } from './mysql-sql.ts'
-import { isHeavy } from './mysql-sql-filter.ts'
 import { cursorConditions, orderSql, reversed } from './mysql-sql-order.ts'
 import { filterConditions, rowJson, type SqlScope } from './mysql-sql-select.ts'
 import { mysqlStatement, slotMark } from './mysql-statement.ts'
@@ -16,12 +15,8 @@ export function compileList(flavour: Flavour, catalog: Catalog, { shape }: Pick<
   const scope = { catalog, flavour, aliases: new Aliases() }
   const page = rowsSql(table, shape, scope)
   const text = shape.count ? countedSql(table, shape, page, scope) : page
-  const type = (name: string) => table.columnByName.get(name)!.type
-  const heavy = 'expansions' in shape.select && shape.select.expansions.length > 0
-  return {
-    statement: mysqlStatement([{ text, writes: false, returns: true }]),
-    weight: heavy || shape.count || isHeavy(shape.filter, type) ? 'heavy' : 'cheap',
-  }
+  // Each has a connection to itself.
+  return { statement: mysqlStatement([{ text, writes: false, returns: true }]), weight: 'heavy' }
 }
 
 export function tableOf(

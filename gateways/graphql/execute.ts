@@ -15,6 +15,7 @@ import type { Compiled } from '../data/dialect.ts'
 import { shapeOf } from '../data/read-request.ts'
 import { isStale } from '../data/stale.ts'
 import type { CallContext, RawResult, Run } from '../data/statement.ts'
+import { isCallerGone } from '../http/caller.ts'
 import type { ReadDocument } from './document.ts'
 import { fieldError } from './errors.ts'
 import { introspect } from './introspect.ts'
@@ -42,7 +43,8 @@ export interface ExecutionContext {
   readonly requestId: string
   /** Null: writes emit none. */
   readonly command: Omit<CommandMessage, 'operation'> | null
-  readonly signal?: AbortSignal
+  /** Aborts when the caller goes away; asked for by statements that may take long. */
+  readonly untilGone?: () => AbortSignal
   /** Of a request with an Idempotency-Key. */
   readonly keyed?: KeyedWrites
   /** Whether the answer tells what the operation costs. Default false. */
@@ -174,7 +176,7 @@ async function field(
     // Another request has the key: nothing of this one was done.
     if (error instanceof Rejected && error.code === 'data/idempotency-mismatch') throw error
     const { formatted, fault } = fieldError(error, [name], context.requestId)
-    if (fault) context.onFault(error)
+    if (fault && !isCallerGone(error)) context.onFault(error)
     const start = nodes[0]!.loc?.startToken
     const locations = start === undefined ? {} : { locations: [{ line: start.line, column: start.column }] }
     return { name, json: null, error: { ...formatted, ...locations } }
@@ -234,12 +236,15 @@ async function runPlan(plan: RootPlan, state: SchemaState, context: ExecutionCon
   return await run(statement, plan.parameters, {
     ...context.caller,
     weight,
-    ...(plan.writes ? writing(plan, context) : reading(context)),
+    ...(plan.writes ? writing(plan, context) : reading(context, weight)),
   })
 }
 
-function reading({ signal }: ExecutionContext): Pick<CallContext, 'readOnly' | 'signal'> {
-  return { readOnly: true, ...(signal === undefined ? {} : { signal }) }
+function reading(
+  { untilGone }: ExecutionContext,
+  weight: Compiled['weight'],
+): Pick<CallContext, 'readOnly' | 'signal'> {
+  return { readOnly: true, ...(weight === 'heavy' && untilGone !== undefined ? { signal: untilGone() } : {}) }
 }
 
 function writing({ table, shape }: RootPlan, { command }: ExecutionContext): Pick<CallContext, 'readOnly' | 'command'> {

@@ -4,6 +4,7 @@ import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import type { TransactionalDatabase } from '../data/statement.ts'
 import type { Authenticate, Principal } from '../http/auth.ts'
+import { untilCallerGone } from '../http/caller.ts'
 import { fieldError } from './errors.ts'
 import { type ExecutionContext, executeToBytes, readOperation } from './execute.ts'
 import { KeyedWrites } from './keyed-writes.ts'
@@ -58,7 +59,7 @@ export async function postOperation(
     const operation = readOperation(state, read, parameters.operationName, parameters.variables)
     if ('errors' in operation) return refuse(400, operation.errors)
     if (operation.node.operation === OperationTypeNode.SUBSCRIPTION) return refuse(400, [streamsOnly])
-    const context = contextOf(service, principal, request)
+    const context = contextOf(service, principal, request, reply)
     const body = await executeToBytes(operation, context)
     if (context.keyed?.replayed) reply.header('Idempotency-Replayed', 'true')
     return reply.type(type).send(body)
@@ -108,7 +109,13 @@ export function contentOf(body: unknown): unknown {
 }
 
 /** @throws {Rejected} `http/bad-request` for an unusable Idempotency-Key */
-export function contextOf(service: GraphqlService, principal: Principal, request: FastifyRequest): ExecutionContext {
+export function contextOf(
+  service: GraphqlService,
+  principal: Principal,
+  request: FastifyRequest,
+  /** Absent: the connection outlives the operation. */
+  reply?: FastifyReply,
+): ExecutionContext {
   const { role, claims, anonymous, actor } = principal
   const caller = { anonymous, ...(role === undefined ? {} : { role }), ...(claims === undefined ? {} : { claims }) }
   const { 'idempotency-key': key, 'busbar-cost': cost } = request.headers
@@ -120,6 +127,7 @@ export function contextOf(service: GraphqlService, principal: Principal, request
     command: service.emitCommands ? commandOf(actor, request) : null,
     ...(key === undefined ? {} : { keyed: new KeyedWrites(service.database, String(key), actor) }),
     reportCost: cost === '1',
+    ...(reply === undefined ? {} : { untilGone: () => untilCallerGone(reply) }),
     onFault: (error) => service.onFault({ requestId: request.id, route: 'POST /graphql', error }),
   }
 }

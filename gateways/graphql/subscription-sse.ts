@@ -64,7 +64,7 @@ export async function serveEventStream(
   if (/json|\*\/\*/i.test(request.headers.accept ?? '')) return await asJson(request, reply)
   try {
     if (request.method === 'GET' && operation.node.operation === OperationTypeNode.MUTATION) throw mutationByGet()
-    const body = await executeToBytes(operation, contextOf(service, principal, request))
+    const body = await executeToBytes(operation, contextOf(service, principal, request, reply))
     return single(route, reply, body.toString('utf8'))
   } catch (error) {
     return refuse(route, request, reply, error, true)

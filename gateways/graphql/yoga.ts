@@ -154,7 +154,7 @@ async function execute(
       return { errors: [new GraphQLError(streamsOnly.message, { extensions: { ...streamsOnly.extensions } })] }
     const keyed = request.headers['idempotency-key'] !== undefined
     if (keyed && operation.node.operation === OperationTypeNode.MUTATION && isBatch(request)) throw keyOfBatch()
-    const context = contextOf(service, principal, request)
+    const context = contextOf(service, principal, request, reply)
     const body = await executeToBytes(operation, context)
     if (context.keyed?.replayed) reply.header('Idempotency-Replayed', 'true')
     return asWritten(body.toString('utf8'))

@@ -7,21 +7,14 @@ import type { Compiled } from '../data/dialect.ts'
 import { compileList, compileRow, weightOf } from '../data/postgres-sql-read.ts'
 import { type ListRequest, pageOf, type RowRequest, shapeOf } from '../data/read-request.ts'
 import type { CallContext, RawResult, RawRow } from '../data/statement.ts'
+import { untilCallerGone } from '../http/caller.ts'
 import { rowsToCsv } from './csv.ts'
 import { listEnvelope, type Pagination } from './envelope.ts'
 import { bodyTag, matchesNone, rowTag } from './etag.ts'
 import { acceptedRepresentation, type Representation } from './media-type.ts'
 import { parseList, parseRow } from './parse-list.ts'
 import { type Preferences, parsePrefer, preferenceApplied } from './prefer.ts'
-import {
-  compiledCache,
-  onCurrentCatalog,
-  type RestService,
-  readContext,
-  splitUrl,
-  tableNamed,
-  untilCallerGone,
-} from './service.ts'
+import { compiledCache, onCurrentCatalog, type RestService, readContext, splitUrl, tableNamed } from './service.ts'
 
 const jsonType = 'application/json; charset=utf-8'
 const csvType = 'text/csv; charset=utf-8'

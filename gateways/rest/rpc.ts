@@ -6,21 +6,14 @@ import { compileCall } from '../data/postgres-sql-rpc.ts'
 import { shapeOf } from '../data/read-request.ts'
 import type { CallRequest } from '../data/rpc-request.ts'
 import type { RawRow } from '../data/statement.ts'
+import { untilCallerGone } from '../http/caller.ts'
 import { rowsToCsv } from './csv.ts'
 import { joinRows } from './envelope.ts'
 import { bodyTag } from './etag.ts'
 import { acceptedRepresentation } from './media-type.ts'
 import { parseCallByBody, parseCallByQuery } from './parse-rpc.ts'
 import { replyTagged } from './read.ts'
-import {
-  compiledCache,
-  onCurrentCatalog,
-  type RestService,
-  readContext,
-  splitUrl,
-  untilCallerGone,
-  writeContext,
-} from './service.ts'
+import { compiledCache, onCurrentCatalog, type RestService, readContext, splitUrl, writeContext } from './service.ts'
 import { bodyText, jsonOnly, oncePerKey, replyStored } from './write.ts'
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>

@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 import type { CommandMessage } from '../../schemas/data/change.ts'
 import { Rejected } from '../../schemas/failure.ts'
@@ -84,17 +84,6 @@ export async function onCurrentCatalog<Result>(
     if (after.version === before.version) throw error
     return await work(after)
   }
-}
-
-const gone = new Error('The caller went away')
-
-/** Aborts when the caller goes away before the answer has been sent; not when it has, as fastify's own signal does. */
-export function untilCallerGone(reply: FastifyReply): AbortSignal {
-  const controller = new AbortController()
-  reply.raw.once('close', () => {
-    if (!reply.raw.writableFinished) controller.abort(gone)
-  })
-  return controller.signal
 }
 
 /** Path and query of a request, still escaped. */

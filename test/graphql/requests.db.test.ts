@@ -199,6 +199,33 @@ t.test('an operation that costs too much is refused before it runs', async (t) =
   t.equal((await sql.query('select from tag where id >= 5000')).rowCount, 0)
 })
 
+t.test('a caller who goes away takes a dear statement along', async (t) => {
+  await sql.query('create view slow as select 1 as id, pg_sleep(600)::text as slept')
+  const running = async () =>
+    (
+      await sql.query(
+        "select from pg_stat_activity where query like '%slept%' and pid <> pg_backend_pid() and state = 'active'",
+      )
+    ).rowCount
+  const query = '{ publicSlowAggregate(where: { slept: { eq: "" } }) { count } }'
+  while (
+    ((await post(url, { query: '{ __type(name: "PublicSlow") { name } }' })).body.data as { __type: unknown })
+      .__type === null
+  );
+  const leaving = new AbortController()
+  const gone = fetch(url, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ query }),
+    signal: leaving.signal,
+  })
+  while ((await running()) !== 1);
+  leaving.abort()
+  await t.rejects(gone, { name: 'AbortError' })
+  while ((await running()) !== 0);
+  await sql.query('drop view slow')
+})
+
 t.test('Idempotency-Key: one mutation', async (t) => {
   const query = 'mutation($id: Int!, $name: String!) { createPublicTag(input: { id: $id, name: $name }) { id name } }'
   const ofTag = (id: number) => ({ query, variables: { id, name: `once ${id}` } })

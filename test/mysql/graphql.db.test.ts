@@ -224,9 +224,3 @@ t.test('a lost database is 503, and back when it is back', async (t) => {
   for (;;) if ((await read()).errors === undefined) break
   t.pass('it is back')
 })
-
-t.test('what it cannot do it refuses', async (t) => {
-  const create = 'mutation { createPublicParent(input: { name: "x" }) { id } }'
-  const { status } = await ask(create, {}, { 'Idempotency-Key': 'k' })
-  t.same(status, 400)
-})
