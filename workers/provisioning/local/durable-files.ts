@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { lchown, open, readdir, rename, rm, statfs } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
+import { tied } from '../supervisor/tied.ts'
 import { CareFailure } from './care-failure.ts'
 import type { NodeAccount } from './postgres-node.ts'
 
@@ -56,7 +57,7 @@ export async function giveTree(folder: string, account: NodeAccount | undefined)
 export async function copyTree(from: string, to: string, signal?: AbortSignal): Promise<void> {
   const reflink = process.platform === 'linux' ? ['--reflink=auto'] : []
   try {
-    await promisify(execFile)('cp', ['-R', '-p', ...reflink, from, to], {
+    await promisify(execFile)(...tied('/bin/cp', ['-R', '-p', ...reflink, from, to]), {
       env: { PATH: '/usr/bin:/bin' },
       ...(signal === undefined ? {} : { signal }),
     })

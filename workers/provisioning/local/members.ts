@@ -4,6 +4,8 @@ import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { TierName } from '../../../schemas/provisioning/tiers.ts'
+import { endProcessesIn } from '../supervisor/processes.ts'
+import { tied } from '../supervisor/tied.ts'
 import { streamBaseBackup } from './backup/base-backup-stream.ts'
 import { giveTree, syncFolder, syncTree, writeDurably } from './durable-files.ts'
 import { ownFolder } from './folders.ts'
@@ -27,11 +29,13 @@ export async function initDatabase(node: PostgresNode, tier: TierName, major: nu
   const folder = dirname(node.dataFolder)
   const unfinished = `${node.dataFolder}.new`
   const passwordFile = join(folder, 'password.new')
+  // A killed predecessor's server that fills the same folder.
+  await endProcessesIn(unfinished, { signal: 'SIGKILL', patienceMs: 10_000 })
   await rm(unfinished, { recursive: true, force: true })
   await writeFile(passwordFile, `${node.superuser.password}\n`, { mode: 0o600 })
   if (node.runAs !== undefined) chownSync(passwordFile, node.runAs.uid, node.runAs.gid)
   try {
-    await promisify(execFile)(join(node.binFolder, 'initdb'), initArguments(major, unfinished, passwordFile), {
+    await promisify(execFile)(...tied(join(node.binFolder, 'initdb'), initArguments(major, unfinished, passwordFile)), {
       cwd: folder,
       env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' },
       ...node.runAs,

@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { tied } from '../supervisor/tied.ts'
 import { CareFailure } from './care-failure.ts'
 import type { NodeAccount, PostgresNode } from './postgres-node.ts'
 
@@ -70,7 +71,7 @@ interface ToolOutcome {
 
 /** Runs a client program to its end; killed when the signal or the time says so. */
 export async function runTool(path: string, run: ToolRun): Promise<ToolOutcome> {
-  const child = spawn(path, [...run.args], {
+  const child = spawn(...tied(path, run.args), {
     stdio: ['ignore', run.stdout ?? 'ignore', 'pipe'],
     env: {
       LC_ALL: 'C',

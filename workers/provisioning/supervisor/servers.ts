@@ -3,9 +3,8 @@ import { closeSync, copyFileSync, existsSync, mkdirSync, openSync, readFileSync,
 import { dirname } from 'node:path'
 import { endProcessesIn } from './processes.ts'
 import type { KeepPolicy, Params, ServerEnded, ServerSpec, ServerStatus } from './protocol.ts'
+import { tied } from './tied.ts'
 
-/** util-linux; Linux alone can tie a child's life to its parent's. */
-const setpriv = '/usr/bin/setpriv'
 const maxLogBytes = 64 * 1024 * 1024
 const firstPauseMs = 100
 const longestPauseMs = 10_000
@@ -191,10 +190,8 @@ function requireMarker({ file, uid }: ServerSpec['marker']): void {
 function spawnTied({ command, args, folder, logFile, environment, runAs, stopSignals }: ServerSpec): ChildProcess {
   mkdirSync(dirname(logFile), { recursive: true })
   const log = openSync(logFile, 'a', 0o600)
-  const tied = process.platform === 'linux' && existsSync(setpriv)
-  const signal = stopSignals.fast.replace('SIG', '')
   try {
-    return spawn(tied ? setpriv : command, tied ? ['--pdeathsig', signal, '--', command, ...args] : [...args], {
+    return spawn(...tied(command, args, stopSignals.fast), {
       detached: true,
       stdio: ['ignore', log, log],
       cwd: folder,

@@ -3,6 +3,7 @@ import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, writeFileSync } fr
 import { rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
+import { tied } from '../../supervisor/tied.ts'
 import { CareFailure } from '../care-failure.ts'
 import { syncFolder } from '../durable-files.ts'
 import { inClosedServer } from './closed-server.ts'
@@ -51,8 +52,7 @@ async function installData(node: MysqlNode): Promise<void> {
   if (node.runAs !== undefined) chownSync(node.dataFolder, node.runAs.uid, node.runAs.gid)
   try {
     await promisify(execFile)(
-      binaries.install,
-      [
+      ...tied(binaries.install, [
         '--no-defaults',
         `--basedir=${binaries.baseFolder}`,
         `--datadir=${node.dataFolder}`,
@@ -60,7 +60,7 @@ async function installData(node: MysqlNode): Promise<void> {
         '--auth-root-authentication-method=normal',
         '--skip-test-db',
         '--skip-name-resolve',
-      ],
+      ]),
       { cwd: dirname(node.dataFolder), env: { LC_ALL: 'C', TZ: 'UTC', ...binaries.environment }, ...node.runAs },
     )
   } catch (error) {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { tied } from '../../supervisor/tied.ts'
 import { CareFailure } from '../care-failure.ts'
 import type { MysqlNode } from './mysql-node.ts'
 
@@ -29,7 +30,7 @@ export function startTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun): 
   const folder = mkdtempSync(join(tmpdir(), 'bb-'))
   const file = join(folder, 'client.cnf')
   writeFileSync(file, clientFile(node), { mode: 0o600 })
-  const child = spawn(join(node.binaries.clientFolder, tool), [`--defaults-file=${file}`, ...run.args], {
+  const child = spawn(...tied(join(node.binaries.clientFolder, tool), [`--defaults-file=${file}`, ...run.args]), {
     stdio: [run.stdin ?? 'ignore', run.stdout ?? 'ignore', 'pipe'],
     env: { LC_ALL: 'C', TZ: 'UTC', ...node.binaries.environment },
     timeout: run.timeoutMs ?? 3600_000,
