@@ -39,7 +39,12 @@ export async function callPlugin(
     log: { debug: silent, info: silent, warn: silent, error: silent },
     idempotencyKey: key,
     scratch: async () => folder,
-    services: { fetch: taskFetch(egress), net: taskNet(egress), files: storedFiles } as unknown as TaskServices,
+    services: {
+      fetch: taskFetch(egress),
+      net: taskNet(egress),
+      files: storedFiles,
+      containers: null,
+    } as unknown as TaskServices,
     task: { executionId: 'e1', flowId: 'f', namespace: 'n', run: 'call', attempt: 1 },
   }
   try {

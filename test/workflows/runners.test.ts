@@ -1,0 +1,286 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import t from 'tap'
+import { environment } from '../../schemas/config/environment.ts'
+import { catalogue } from '../../workers/workflows/catalogue.ts'
+import type { TaskServices } from '../../workers/workflows/plugin.ts'
+import { trialServices, tryPlugin } from '../../workers/workflows/try-plugin.ts'
+import { selfSignedCertificate } from '../support/certificate.ts'
+import { testDocker } from '../support/docker-wire.ts'
+import { testKubernetes } from '../support/kubernetes-wire.ts'
+import { failure, openSockets } from './call-plugin.ts'
+
+t.setTimeout(60_000)
+
+interface Outputs {
+  readonly files: Record<string, { readonly uri: string }>
+  readonly objects: unknown
+}
+const services = trialServices()
+
+async function run(
+  id: string,
+  properties: Record<string, unknown>,
+  given: Partial<TaskServices> = {},
+  signal?: AbortSignal,
+) {
+  const plugin = catalogue.find(({ manifest }) => manifest.id === id)!
+  const { outputs, log } = await tryPlugin(plugin, properties, {
+    services: { ...services, ...given },
+    ...(signal !== undefined && { signal }),
+  })
+  return { ...(outputs as Outputs), log }
+}
+
+t.test('containers', async (t) => {
+  const docker = await testDocker(t)
+  const inContainer = (properties: Record<string, unknown>, signal?: AbortSignal, id = 'script.shell') =>
+    run(id, { runner: 'container', ...properties }, { containers: docker.path }, signal)
+
+  t.test('a script runs as nobody in a folder of its own, within limits, and what it leaves is taken', async (t) => {
+    docker.behaviour = {
+      stdout: 'line one\nline two\n',
+      stderr: 'careful\n',
+      left: { '.busbar-output.json': '{"n":1}', 'out/1.csv': 'one', 'note.txt': 'note' },
+    }
+    const ended = await inContainer({
+      script: 'cat',
+      args: ['x y'],
+      env: { TOKEN: 'word' },
+      stdin: 'in',
+      files: { 'sub/a.txt': 'a text' },
+      outputFiles: ['out/*.csv'],
+      network: false,
+      memoryMb: 64,
+      processes: 8,
+    })
+    t.match(ended, {
+      exitCode: 0,
+      stdout: 'line one\nline two\n',
+      stderr: 'careful\n',
+      outputs: { n: 1 },
+      truncated: false,
+    })
+    t.same(Object.keys(ended.files), ['out/1.csv'])
+    t.equal(String(await services.files.get(ended.files['out/1.csv']!.uri)), 'one')
+    t.match(ended.log, [{ message: 'line one' }, { message: 'line two' }, { level: 'warn', message: 'careful' }])
+    const [{ settings, files }] = docker.made.slice(-1) as [(typeof docker.made)[number]]
+    t.match(settings, {
+      Image: 'alpine:3',
+      Cmd: ['/bin/sh', '-c', 'exec "$@" < /work/.busbar-stdin', 'sh', 'sh', '-e', '/work/main.sh', 'x y'],
+      User: '65534:65534',
+      WorkingDir: '/work',
+      NetworkDisabled: true,
+      HostConfig: {
+        NetworkMode: 'none',
+        Memory: 64 * 1024 ** 2,
+        PidsLimit: 8,
+        CapDrop: ['ALL'],
+        SecurityOpt: ['no-new-privileges'],
+      },
+    })
+    t.notOk(/Binds|Mounts|Privileged|Devices/.test(JSON.stringify(settings)), 'nothing of the machine')
+    t.ok((settings.Env as string[]).includes('TOKEN=word'))
+    t.match(Object.fromEntries(files), {
+      'work/main.sh:65534': 'cat',
+      'work/sub/a.txt:65534': 'a text',
+      'work/.busbar-stdin:65534': 'in',
+    })
+    t.equal(docker.containers.size, 0)
+  })
+  t.test('a command of an image, and what the image is made for', async (t) => {
+    docker.behaviour = { stdout: '{"v":16}' }
+    t.match(await inContainer({ image: 'psql:16', command: ['psql', '--version'] }), { outputs: { v: 16 } })
+    t.match(docker.made.at(-1)!.settings, { Image: 'psql:16', Cmd: ['psql', '--version'] })
+    await inContainer({ image: 'psql:16' })
+    t.notOk('Cmd' in docker.made.at(-1)!.settings)
+    await inContainer({ script: 'print(1)' }, undefined, 'script.python')
+    t.match(docker.made.at(-1)!.settings, { Image: 'python:3-alpine', Cmd: ['python3', '-u', '-B', '/work/main.py'] })
+  })
+  t.test('an image that is not there is brought', async (t) => {
+    await inContainer({ script: ':', image: 'ghcr.io/acme/tool' })
+    await inContainer({ script: ':', image: 'acme/tool@sha256:0123' })
+    t.same(docker.pulled, ['ghcr.io/acme/tool:latest', 'acme/tool@sha256:0123'])
+    await t.rejects(inContainer({ script: ':', image: 'none' }), { kind: 'refused', message: /manifest unknown/ })
+  })
+  t.test('what is left of an attempt before goes first', async (t) => {
+    docker.behaviour = { endless: true }
+    const stopping = new AbortController()
+    const running = inContainer({ script: 'sleep 1000' }, stopping.signal)
+    while (![...docker.containers.values()].some(({ isStarted }) => isStarted)) await delay(5)
+    const [name] = docker.containers.keys()
+    docker.behaviour = {}
+    await inContainer({ script: 'true' })
+    t.same(
+      docker.made.slice(-2).map((each) => each.name),
+      [name, name],
+    )
+    stopping.abort(new Error('cancelled'))
+    await t.rejects(running, /cancelled|Connection|No such container/)
+  })
+  t.test('its end can be a failure, and a cancelled one is removed', async (t) => {
+    docker.behaviour = { exitCode: 3, stderr: 'no such order\n' }
+    await t.rejects(inContainer({ script: 'x' }), { kind: 'refused', message: /ended with 3: no such order/ })
+    docker.behaviour = { exitCode: 75 }
+    await t.rejects(inContainer({ script: 'x' }), failure('unavailable'))
+    docker.behaviour = { endless: true }
+    const stopping = new AbortController()
+    const running = inContainer({ script: 'x' }, stopping.signal)
+    while (![...docker.containers.values()].some(({ isStarted }) => isStarted)) await delay(5)
+    stopping.abort(new Error('cancelled'))
+    await t.rejects(running, /cancelled/)
+    t.equal(docker.containers.size, 0)
+    while (docker.sockets.size > 0) await delay(5)
+  })
+  t.test('without an engine, or the right to one, it is refused', async (t) => {
+    const script = { runner: 'container', script: ':' }
+    await t.rejects(run('script.shell', script), { kind: 'refused', message: /no container engine/ })
+    await t.rejects(run('script.shell', script, { containers: '/nonexistent/engine.sock' }), {
+      kind: 'refused',
+      message: /no container engine on this worker/,
+    })
+    await t.rejects(run('script.shell', script, { containers: docker.path, scripts: false }), {
+      message: /app.workflows.scripts/,
+    })
+    await t.rejects(run('script.shell', { script: ':', command: ['ls'] }), { message: /need the runner/ })
+    await t.rejects(run('script.shell', {}), { message: /properties\.script is needed/ })
+    await t.rejects(inContainer({ script: ':', files: { '../x': '' } }), { message: /no name that is free/ })
+  })
+})
+
+const token = 'eyJ.token'
+const tls = selfSignedCertificate()
+const configMap = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'shop' }, data: { open: 'yes' } }
+const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } }
+const job = (name: string) => ({
+  apiVersion: 'batch/v1',
+  kind: 'Job',
+  metadata: { name, namespace: 'other' },
+  spec: { template: { spec: { restartPolicy: 'Never', containers: [{ name: 'a', image: 'busybox' }] } } },
+})
+
+t.test('Kubernetes', async (t) => {
+  const cluster = await testKubernetes(t, tls, token)
+  const given = { server: cluster.url, token, tls: { ca: tls.certificate }, namespace: 'shop' }
+  const inCluster = (
+    properties: Record<string, unknown>,
+    more: Record<string, unknown> = {},
+    signal?: AbortSignal,
+    egress = {},
+  ) =>
+    run(
+      'script.shell',
+      { runner: 'kubernetes', kubernetes: { ...given, ...more }, ...properties },
+      { scripts: false, ...egress },
+      signal,
+    )
+
+  t.test('manifests are applied on the server, as objects or as YAML', async (t) => {
+    const { objects } = await inCluster({}, { manifests: [namespace, configMap] })
+    t.match(objects, [
+      { kind: 'Namespace', name: 'shop', namespace: null, uid: /^uid/ },
+      { kind: 'ConfigMap', name: 'shop', namespace: 'shop' },
+    ])
+    t.match(cluster.objects.get('/api/v1/namespaces/shop/configmaps/shop'), { data: { open: 'yes' } })
+    const yaml =
+      'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two, namespace: b}\n---\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: three}\n'
+    t.match((await inCluster({}, { manifests: yaml })).objects, { length: 2 })
+    t.ok(cluster.objects.has('/api/v1/namespaces/b/configmaps/two'))
+  })
+  t.test('a job among them is waited for, and its log read', async (t) => {
+    cluster.job = { exitCode: 0, log: 'one\n{"rows":7}\n' }
+    const ended = await inCluster({}, { manifests: [job('count')] })
+    t.match(ended, { exitCode: 0, stdout: 'one\n{"rows":7}\n', outputs: { rows: 7 }, log: [{ message: 'one' }, {}] })
+    t.ok(cluster.objects.has('/apis/batch/v1/namespaces/other/jobs/count'), 'it stays')
+    cluster.job = null
+    t.match(await inCluster({}, { manifests: [job('later')], wait: false }), { exitCode: 0, stdout: '' })
+    cluster.job = { exitCode: 4, log: 'no such table\n' }
+    await t.rejects(inCluster({}, { manifests: [job('bad')] }), {
+      kind: 'refused',
+      message: /ended with 4: no such table/,
+    })
+  })
+  t.test('a script runs as a job of its own, which is taken away', async (t) => {
+    cluster.job = { exitCode: 0, log: 'hello\n' }
+    cluster.asked.length = 0
+    let applied: unknown
+    const { set } = cluster.objects
+    cluster.objects.set = (path, object) => {
+      if (path.includes('/jobs/busbar-')) applied = object
+      return set.call(cluster.objects, path, object)
+    }
+    t.match(await inCluster({ script: 'echo hello', args: ['a'], env: { A: 'b' } }), { stdout: 'hello\n', objects: [] })
+    t.match(applied, {
+      metadata: { namespace: 'shop', name: /^busbar-[0-9a-f]{32}$/ },
+      spec: {
+        backoffLimit: 0,
+        template: {
+          spec: {
+            restartPolicy: 'Never',
+            automountServiceAccountToken: false,
+            containers: [
+              {
+                image: 'alpine:3',
+                command: ['sh', '-e', '-c', 'echo hello', 'sh'],
+                args: ['a'],
+                resources: { limits: { memory: '512Mi' } },
+                securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } },
+              },
+            ],
+          },
+        },
+      },
+    })
+    t.match(cluster.asked.at(-1), /^DELETE \/apis\/batch\/v1\/namespaces\/shop\/jobs\/busbar-/)
+    cluster.objects.set = set
+  })
+  t.test('a cancelled one is taken away too', async (t) => {
+    cluster.job = null
+    cluster.asked.length = 0
+    const before = openSockets()
+    const stopping = new AbortController()
+    const running = inCluster({ command: ['sleep', '1000'], image: 'busybox' }, {}, stopping.signal)
+    while (!cluster.asked.some((each) => each.startsWith('GET') && each.includes('/jobs/busbar-'))) await delay(5)
+    stopping.abort(new Error('cancelled'))
+    await t.rejects(running, /cancelled/)
+    t.match(cluster.asked.at(-1), /^DELETE/)
+    while (openSockets() > before) await delay(5)
+  })
+  t.test('what the cluster refuses, and what is no manifest', async (t) => {
+    const refused: readonly [Record<string, unknown>, Record<string, unknown>, RegExp][] = [
+      [{}, { token: 'wrong', manifests: [configMap] }, /401: Unauthorized/],
+      [{}, { manifests: [{ ...configMap, metadata: { name: 'Bad' } }] }, /422: ConfigMap "Bad" is invalid/],
+      [{}, { manifests: [{ ...configMap, kind: 'Unheard' }] }, /Unheard/],
+      [{}, { manifests: [{ kind: 'ConfigMap' }] }, /manifests\.0 needs apiVersion/],
+      [{}, { manifests: 'a: [' }, /is no YAML/],
+      [{}, {}, /manifests is needed/],
+      [{ script: 'x', stdin: 'y' }, {}, /is given none/],
+      [{ script: 'x' }, { tls: {} }, /TLS is not possible/],
+    ]
+    for (const [properties, more, message] of refused) {
+      await t.rejects(inCluster(properties, more), { kind: 'refused', message }, String(message))
+    }
+    await t.rejects(run('script.shell', { runner: 'kubernetes', script: 'x' }), {
+      message: /properties\.kubernetes is needed/,
+    })
+    await t.rejects(inCluster({ script: 'x' }, { server: 'https://127.0.0.1:1' }), failure('unavailable'))
+  })
+})
+
+// A cluster's API server that somebody has started, with an admin's token: nothing runs there, so that jobs are not waited for.
+const { KUBE_APISERVER: server, KUBE_TOKEN: admin } = environment()
+t.test('a real API server', { skip: server === undefined && 'KUBE_APISERVER and KUBE_TOKEN name none' }, async (t) => {
+  const kubernetes = { server, token: admin, tls: { verify: false }, wait: false, namespace: 'busbar-test' }
+  const names = { ...namespace, metadata: { name: 'busbar-test' } }
+  const apply = (manifests: unknown) =>
+    run('script.shell', { runner: 'kubernetes', kubernetes: { ...kubernetes, manifests } })
+  t.match((await apply([names, configMap, { ...job('count'), metadata: { name: 'count' } }])).objects, [
+    { kind: 'Namespace', uid: /-/ },
+    { kind: 'ConfigMap', namespace: 'busbar-test', uid: /-/ },
+    { kind: 'Job', namespace: 'busbar-test', uid: /-/ },
+  ])
+  await t.rejects(apply([{ ...configMap, data: { open: 1 } }]), { message: /cluster answered [45].*string/ })
+  const stopping = new AbortController()
+  setTimeout(() => stopping.abort(new Error('cancelled')), 1_500)
+  const running = run('script.shell', { runner: 'kubernetes', script: 'x', kubernetes }, {}, stopping.signal)
+  await t.rejects(running, /cancelled/)
+})
