@@ -10,6 +10,7 @@ import type { Bench } from './processes.ts'
 /** The fields of an instance's record that are looked at. */
 export interface Shown {
   readonly id: string
+  readonly projectId: string
   readonly status: string
   readonly primary: string
   readonly operation: { readonly type: string; readonly state: string }
@@ -85,9 +86,14 @@ export function wanted(projectName: string, own: object = {}): object {
   return { projectName, orgId: 'bench', databaseType: 'POSTGRESQL', tier: 'FREE', ...own }
 }
 
-/** Sends what takes time and waits for its end. */
-export async function settled<T>(service: Service, method: string, path: string, body?: object): Promise<T> {
-  return await service.request<T>(method, `${path}?wait=${waitSeconds}`, body)
+/** Sends what takes time and waits for its end, as long as it takes. @throws when it fails */
+export async function settled(service: Service, method: string, path: string, body?: object): Promise<void> {
+  let told = await service.request<Partial<Shown>>(method, `${path}?wait=${waitSeconds}`, body)
+  while (told.operation?.state === 'RUNNING' && told.projectId !== undefined) {
+    await new Promise((again) => setTimeout(again, 100))
+    told = await service.request<Shown>('GET', `/${told.projectId}`)
+  }
+  if (told.operation?.state === 'FAILED') throw new Error(`${method} ${path}: ${JSON.stringify(told.operation)}`)
 }
 
 /** Milliseconds that it took. */
