@@ -3,12 +3,14 @@ import { isIP } from 'node:net'
 import type { ClientSession, Document, MongoClient, MongoClientOptions } from 'mongodb'
 import { pinned } from '../../../egress/hop.ts'
 import { TaskFailure, type TaskRun } from '../../plugin.ts'
+import { OwnSockets } from '../own-sockets.ts'
 import { tlsOptions } from '../server-properties.ts'
 import { mongoFailure } from './mongodb-failure.ts'
 import type { MongoInput } from './mongodb-input.ts'
 
 export interface MongoSession {
   readonly client: MongoClient
+  readonly sockets: OwnSockets
   /** What the server knows the operations by. */
   readonly session: ClientSession
   readonly host: string
@@ -69,19 +71,21 @@ async function openHost(
 ): Promise<{ session: MongoSession; hello: Document }> {
   const { MongoClient } = await import('mongodb')
   const { signal } = given
-  const client = new MongoClient(`mongodb://${host}/`, await clientOptions(given, place, host))
+  const sockets = new OwnSockets()
+  const settings = await clientOptions(given, place, host)
+  const client = sockets.within(() => new MongoClient(`mongodb://${host}/`, settings))
   const ended = Promise.withResolvers<never>()
   const stop = () => ended.reject(signal.reason)
   signal.addEventListener('abort', stop, { once: true })
   // The driver would go on trying.
   client.once('serverHeartbeatFailed', ({ failure }) => ended.reject(failure))
   try {
-    const hello = await Promise.race([greet(client), ended.promise])
+    const hello = await Promise.race([sockets.within(() => greet(client)), ended.promise])
     const database = given.input.database ?? place.database
     if (database === '') throw new TaskFailure('refused', 'properties.database is needed, or one in properties.url')
-    return { session: { client, session: client.startSession(), host, database }, hello }
+    return { session: { client, sockets, session: client.startSession(), host, database }, hello }
   } catch (error) {
-    await client.close(true).catch(() => undefined)
+    await closeMongo({ client, sockets })
     throw error
   } finally {
     signal.removeEventListener('abort', stop)
@@ -184,9 +188,11 @@ async function lookUp(name: string, parameters: URLSearchParams): Promise<{ read
 const closeMs = 300
 
 /** Closes every connection, also when the server no longer answers. */
-export async function closeMongo({ client }: MongoSession): Promise<void> {
+export async function closeMongo({ client, sockets }: Pick<MongoSession, 'client' | 'sockets'>): Promise<void> {
   const late = new Promise((resolve) => setTimeout(resolve, closeMs).unref())
   await Promise.race([client.close(true).catch(() => undefined), late])
+  // A greeting without an answer is given up by the driver after its own time limit alone.
+  sockets.destroy()
 }
 
 const endMs = 700
