@@ -60,20 +60,28 @@ export interface HandleOptions {
 export const defaultAckWaitMs = 30_000
 const defaultMaxDeliver = 10
 
+/** A reason made once: the default one is made anew each time, with a stack. */
+const done = new Error('The message is done with')
+
 /** Handles one message to its end: acknowledged, handed back, or dead. Never throws. */
 export async function handleMessage(bus: Bus, message: JsMsg, options: HandleOptions, stop: Stop): Promise<void> {
+  // Aborted when the drain runs out of time, or the message is done with. One signal and no composite: this runs for every message.
   const life = new AbortController()
-  // When the drain runs out of time, or the message is done with.
-  const ended = AbortSignal.any([stop.late, life.signal])
-  const heartbeat = setInterval(() => bus.connected && message.working(), (options.ackWaitMs ?? defaultAckWaitMs) / 3)
-  const work = tries(bus, message, options, stop, ended)
   const late = Promise.withResolvers<'late'>()
-  stop.late.addEventListener('abort', () => late.resolve('late'), { signal: life.signal })
+  const end = () => {
+    life.abort(done)
+    late.resolve('late')
+  }
+  if (stop.late.aborted) end()
+  else stop.late.addEventListener('abort', end, { once: true })
+  const heartbeat = setInterval(() => bus.connected && message.working(), (options.ackWaitMs ?? defaultAckWaitMs) / 3)
+  const work = tries(bus, message, options, stop, life.signal)
   try {
     if (stop.late.aborted || (await Promise.race([work, late.promise])) === 'late') giveBack(message, options)
   } finally {
     clearInterval(heartbeat)
-    life.abort()
+    stop.late.removeEventListener('abort', end)
+    life.abort(done)
   }
 }
 

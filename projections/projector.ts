@@ -41,8 +41,9 @@ export interface Projector {
 }
 
 const maxBatch = 1_000
-/** Where messages come one upon the other, a few larger batches cost the database less than many small ones. */
-const minBatchMs = 8
+/** Where messages come one upon the other, a few larger batches cost the database less than many small ones: the more, the longer it rests. */
+const restMs = 2
+const maxRestMs = 20
 const retryMs = 500
 const standbyMs = 1_000
 
@@ -169,8 +170,8 @@ async function follow({ bus, client, projection, stream, turns }: Followed, sign
         await client.query('commit')
       })
       announce(bus, projection, stream, sequence)
-      const restMs = minBatchMs - (performance.now() - begun)
-      if (restMs > 1 && batch.length > 1) await delay(restMs)
+      const leftMs = Math.min(maxRestMs, (batch.length - 1) * restMs) - (performance.now() - begun)
+      if (leftMs > 1) await delay(leftMs)
     }
     if (!signal.aborted) throw new Error(`The messages of ${stream} ended`)
   } finally {

@@ -17,6 +17,11 @@ export interface AuditNote {
 declare module 'fastify' {
   interface FastifyRequest {
     auditNote: AuditNote | null
+    /**
+     * To be called once the command is stored by a route whose answer waits for more: its entry is written meanwhile, and the answer waits for
+     * both.
+     */
+    commandStored(): void
   }
 }
 
@@ -31,17 +36,10 @@ export function recordCommands(
   app: FastifyInstance,
   { audit, accounts, now }: { readonly audit: AuditTrail; readonly accounts: Accounts; readonly now: () => number },
 ): void {
-  const recorded = new WeakSet<FastifyRequest>()
-  app.decorateRequest('auditNote', null)
-  app.addHook('onSend', async (request, reply, payload) => {
-    const { audit: action, role } = request.routeOptions.config
-    if (action === undefined || recorded.has(request)) return payload
-    recorded.add(request)
-    const { statusCode } = reply
-    const isStranger = request.principal.session === undefined && (accounts.enabled || role === 'public')
-    if (isStranger && request.auditNote === null && statusCode >= 400) return payload
-    const answer = typeof payload === 'string' ? payload : ''
-    await audit.record({
+  const recorded = new WeakMap<FastifyRequest, Promise<void>>()
+  const write = (request: FastifyRequest, statusCode: number, answer: string) => {
+    const action = request.routeOptions.config.audit!
+    const written = audit.record({
       id: newId(),
       at: now(),
       action,
@@ -52,6 +50,24 @@ export function recordCommands(
       ip: accounts.addressOf(request),
       requestId: request.id,
     })
+    written.catch(() => undefined)
+    recorded.set(request, written)
+    return written
+  }
+  app.decorateRequest('auditNote', null)
+  app.decorateRequest('commandStored', function () {
+    void write(this, 200, '')
+  })
+  app.addHook('onSend', async (request, reply, payload) => {
+    const { audit: action, role } = request.routeOptions.config
+    if (action === undefined) return payload
+    const { statusCode } = reply
+    const isStranger = request.principal.session === undefined && (accounts.enabled || role === 'public')
+    if (isStranger && request.auditNote === null && statusCode >= 400) return payload
+    const written = recorded.get(request)
+    // What is said when that fails comes here again.
+    if (written === undefined) await write(request, statusCode, typeof payload === 'string' ? payload : '')
+    else if (statusCode < 400) await written
     return payload
   })
 }

@@ -18,7 +18,9 @@ export function executeRoutes(app: FastifyInstance, service: WorkflowService): v
   app.post<ById>('/api/v1/flows/:id/execute', { config }, async (request, reply) => {
     const { wait } = queryOf(request, ['wait'])
     const seconds = wait === undefined ? 0 : waitField(wait)
-    return await answers.answer(reply, await execute(service, request), seconds)
+    const created = await execute(service, request)
+    request.commandStored()
+    return await answers.answer(reply, created, seconds)
   })
 }
 

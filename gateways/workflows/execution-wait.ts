@@ -2,7 +2,8 @@ import type { FastifyReply } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
 import { load } from '../../bus/load.ts'
 import { Unavailable } from '../../schemas/failure.ts'
-import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { execution, isEnded } from '../../schemas/workflows/execution.ts'
+import type { ExecutionEnd } from '../../schemas/workflows/execution-end.ts'
 import { executionPlace } from './execution-commands.ts'
 import { executionEnds } from './execution-ends.ts'
 import type { CreatedExecution } from './execution-start.ts'
@@ -43,10 +44,11 @@ export function executionAnswers({ bus, readable }: Pick<WorkflowService, 'bus' 
       }
       waiting++
       try {
-        const found = seconds === 0 ? created : await endOf(bus, created, seconds, goneSignal(reply))
-        await readable('EVT_EXECUTIONS', found.sequence)
-        if (seconds > 0 && isEnded(found.state.stage)) return await result(bus, found.state)
-        return { executionId, status: statusOf(created.state), tasksTotal }
+        const end = seconds === 0 ? null : await endOf(bus, created, seconds, goneSignal(reply))
+        await readable('EVT_EXECUTIONS', end?.sequence ?? created.sequence)
+        if (end === null) return { executionId, status: statusOf(created.state), tasksTotal }
+        const outputs = end.outputs === null ? null : await outputText(bus, end.outputs)
+        return { executionId, status: statusOf(end), tasksTotal, outputs, error: end.failure?.message ?? null }
       } finally {
         waiting--
       }
@@ -54,40 +56,35 @@ export function executionAnswers({ bus, readable }: Pick<WorkflowService, 'bus' 
   }
 }
 
-/** Also what has not ended, when the time is over. @throws {BusUnavailable} */
+/** Null when it has not ended and the time is over. @throws {BusUnavailable} */
 async function endOf(
   bus: Bus,
   created: CreatedExecution,
   seconds: number,
   gone: AbortSignal,
-): Promise<CreatedExecution> {
+): Promise<ExecutionEnd | null> {
   const { executionId } = created.state.created!
   const until = performance.now() + seconds * 1_000
   const ends = executionEnds(bus)
-  let found = created
-  for (let lookMs = firstLookMs; !isEnded(found.state.stage); lookMs = Math.min(lastLookMs, lookMs * 2)) {
+  let found = ended(created)
+  for (let lookMs = firstLookMs; found === null; lookMs = Math.min(lastLookMs, lookMs * 2)) {
     const leftMs = until - performance.now()
-    if (leftMs <= 0 || gone.aborted) return found
-    await ends.told(executionId, Math.min(lookMs, leftMs), gone)
-    found = await load(bus, execution, executionPlace(executionId))
+    if (leftMs <= 0 || gone.aborted) return null
+    found = await ends.told(executionId, Math.min(lookMs, leftMs), gone)
+    found ??= ended(await load(bus, execution, executionPlace(executionId)))
   }
   return found
 }
 
+function ended({ state: { stage, outputs, failure }, sequence }: CreatedExecution): ExecutionEnd | null {
+  return isEnded(stage) ? { stage, outputs, failure, sequence } : null
+}
+
+const left = new Error('The caller has left')
+
 /** Nobody waits for a caller who has left. */
 function goneSignal({ raw }: FastifyReply): AbortSignal {
   const gone = new AbortController()
-  raw.once('close', () => gone.abort())
+  raw.once('close', () => gone.abort(left))
   return gone.signal
-}
-
-async function result(bus: Bus, state: ExecutionState) {
-  const { created, outputs, failure } = state
-  return {
-    executionId: created!.executionId,
-    status: statusOf(state),
-    tasksTotal: created!.tasksTotal,
-    outputs: outputs === null ? null : await outputText(bus, outputs),
-    error: failure === null ? null : failure.message,
-  }
 }

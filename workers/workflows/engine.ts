@@ -107,7 +107,7 @@ class Engine implements WorkflowEngine {
       },
       run: ({ plan, task, state, run, signal }) =>
         runTask(this.#environment(state.created!.executionId), { plan, task, state, run, signal }),
-      perform: (state, followUp, again) => this.#perform(state, followUp, again),
+      perform: (stored, followUp, again) => this.#perform(stored, followUp, again),
       lostLeases: (state, held) => lostLeases(this.#bus, state.created!.executionId, state, held),
       flushLogs: (executionId) => this.#logs.flush(executionId),
     }
@@ -249,7 +249,8 @@ class Engine implements WorkflowEngine {
     }
   }
 
-  async #perform(state: ExecutionState, followUp: FollowUp, again: boolean): Promise<void> {
+  async #perform(stored: Stored, followUp: FollowUp, again: boolean): Promise<void> {
+    const { state } = stored
     const { executionId } = state.created!
     switch (followUp.type) {
       case 'queue': {
@@ -269,7 +270,7 @@ class Engine implements WorkflowEngine {
       case 'child':
         return await this.#startChild(state, followUp, again)
       case 'ended':
-        return await this.#end(state)
+        return await this.#end(stored)
       case 'sla-missed':
         return await this.#listen(state, 'SLA_MISSED')
       default:
@@ -311,10 +312,11 @@ class Engine implements WorkflowEngine {
     }
   }
 
-  async #end(state: ExecutionState): Promise<void> {
+  async #end(stored: Stored): Promise<void> {
+    const { state } = stored
     const { created, slotRequested } = state
     const { executionId, flowId, parent } = created!
-    announceEnd(this.#bus, executionId)
+    announceEnd(this.#bus, stored)
     const plan = await this.#context.plans.get(created!)
     if (plan.timeoutMs !== null) await cancelDeadline(this.#bus, executionId)
     if (plan.slaMs !== undefined) await cancelSla(this.#bus, executionId)

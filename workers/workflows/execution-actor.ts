@@ -36,7 +36,7 @@ export interface ActorContext {
     readonly run: string
     readonly signal: AbortSignal
   }) => Promise<Extract<ExecutionCommand, { type: 'result' }>['result']>
-  readonly perform: (state: ExecutionState, followUp: FollowUp, again: boolean) => Promise<void>
+  readonly perform: (stored: Stored, followUp: FollowUp, again: boolean) => Promise<void>
   /** Messages that tasks hang on and nobody has in hand any more, but for those that are held here. */
   readonly lostLeases: (state: ExecutionState, held: ReadonlySet<string>) => Promise<ReadonlySet<string>>
   /** Log lines of the tasks, before their results are told. */
@@ -252,8 +252,9 @@ export class ExecutionActor {
     // Whoever cancels from outside stores the end, and leaves what follows to us.
     const endedOutside =
       facts.length === 0 && isEnded(state.stage) && taken.some(({ command }) => command.type === 'nudge')
+    const stored = { state, sequence: this.#stored?.sequence ?? expectedSequence }
     const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
-    await this.#followUp(state, [...followUpsOf(plan, facts), ...left], again)
+    await this.#followUp(stored, [...followUpsOf(plan, facts), ...left], again)
   }
 
   async #lost(state: ExecutionState): Promise<ReadonlySet<string>> {
@@ -266,13 +267,13 @@ export class ExecutionActor {
     }
   }
 
-  async #followUp(state: ExecutionState, followUps: readonly FollowUp[], again: boolean): Promise<void> {
+  async #followUp(stored: Stored, followUps: readonly FollowUp[], again: boolean): Promise<void> {
     const aborts = followUps.some(({ type }) => type === 'abort')
     const distinct = followUps.filter(({ type }) => type !== 'abort')
     for (;;) {
       try {
-        if (aborts) await this.#context.perform(state, { type: 'abort' }, again)
-        await Promise.all(distinct.map((followUp) => this.#context.perform(state, followUp, again)))
+        if (aborts) await this.#context.perform(stored, { type: 'abort' }, again)
+        await Promise.all(distinct.map((followUp) => this.#context.perform(stored, followUp, again)))
         return
       } catch (error) {
         if (!(error instanceof BusUnavailable) || this.#stopped) throw error

@@ -1,10 +1,11 @@
 import type { Bus } from '../../bus/connect.ts'
-import { lastMessage } from '../../bus/load.ts'
+import { type Loaded, lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
 import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
+import { endMessage } from '../../schemas/workflows/execution-end.ts'
 import type { ExecutionFact, Opening } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 
@@ -142,6 +143,6 @@ export function announceAbort(bus: Bus, executionId: string): void {
 }
 
 /** Tells those who wait for its end; one that does not hear it looks by itself after a while. */
-export function announceEnd(bus: Bus, executionId: string): void {
-  if (bus.connected) bus.connection.publish(endedSubject(executionId))
+export function announceEnd(bus: Bus, { state, sequence }: Pick<Loaded<ExecutionState>, 'state' | 'sequence'>): void {
+  if (bus.connected) bus.connection.publish(endedSubject(state.created!.executionId), endMessage(state, sequence))
 }
