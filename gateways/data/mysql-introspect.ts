@@ -111,7 +111,7 @@ async function readRows(client: MysqlCatalogClient, schemas: ExposedSchemas): Pr
     ),
     columns: await read<ColumnRow>(
       `select table_schema as \`schema\`, table_name as \`table\`, column_name as name, column_type as columnType,
-         is_nullable as nullable, column_default as \`default\`, extra, column_comment as comment
+         is_nullable as nullable, column_default as \`default\`, extra as extra, column_comment as comment
        from information_schema.columns where table_schema ${among}
        order by table_schema, table_name, ordinal_position`,
       names,

@@ -1,8 +1,9 @@
 import type { ConnectionOptions, Pool, PoolConnection } from 'mysql2/promise'
-import { createConnection, createPool } from 'mysql2/promise'
+import { createPool } from 'mysql2/promise'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { isLost, type MysqlError, translateMysqlError } from './mysql-errors.ts'
 import { mysqlKeys } from './mysql-keys.ts'
+import { killable } from './mysql-kill.ts'
 import { mysqlChanges } from './mysql-operand.ts'
 import { inRole, type RoleService } from './mysql-roles.ts'
 import { sessionSettings } from './mysql-session.ts'
@@ -200,42 +201,11 @@ export class MysqlDatabase implements TransactionalDatabase, AsyncDisposable {
     }
   }
 
-  /** Ends the statement when the caller leaves, and, where the server has no limit for writes, when it takes too long. */
-  async #watched(connection: PoolConnection, context: CallContext, work: () => Promise<RawResult>): Promise<RawResult> {
-    const { signal, readOnly } = context
-    const { statementTimeoutMs } = this.#options
-    let killing: Promise<void> | undefined
-    const kill = () => {
-      killing ??= this.#kill(connection.threadId)
-    }
-    const timed = !readOnly && this.flavour.server === 'mysql' && statementTimeoutMs > 0
-    const timer = timed ? setTimeout(kill, statementTimeoutMs) : undefined
-    if (readOnly) signal?.addEventListener('abort', kill, { once: true })
-    try {
-      return await work()
-    } finally {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', kill)
-      if (killing !== undefined) {
-        // What comes too late for this statement must not meet the next one on the connection.
-        await killing
-        await connection.query('do 0').catch(() => undefined)
-      }
-    }
-  }
-
-  async #kill(threadId: number | null): Promise<void> {
-    if (threadId === null) return
-    try {
-      const connection = await createConnection({ ...this.#options.connection, connectTimeout: 5_000 })
-      try {
-        await connection.query(`kill query ${Number(threadId)}`)
-      } finally {
-        connection.destroy()
-      }
-    } catch {
-      // The statement has ended by itself, or will at its limit.
-    }
+  #watched(connection: PoolConnection, context: CallContext, work: () => Promise<RawResult>): Promise<RawResult> {
+    const { connection: to, statementTimeoutMs } = this.#options
+    // MariaDB ends all statements at the session's limit, MySQL reads.
+    const writeLimitMs = this.flavour.server === 'mysql' ? statementTimeoutMs : 0
+    return killable(connection, context, { connection: to, writeLimitMs }, work)
   }
 }
 

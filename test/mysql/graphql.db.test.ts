@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, connect as dial, type Socket } from 'node:net'
 import t from 'tap'
 import { startGraphqlGateway } from '../../gateways/graphql/server.ts'
+import { isRealMysql } from '../support/mysql.ts'
 import { testMysqlGateway } from './gateway.ts'
 
 t.setTimeout(180_000)
@@ -12,11 +13,11 @@ const { ask, sql, address } = await testMysqlGateway(t, {
     create table child (id int primary key auto_increment, parent_id int not null, name varchar(20) unique, foreign key (parent_id) references parent (id));
     create table toy (id int primary key auto_increment, child_id int not null, label varchar(20), foreign key (child_id) references child (id));
     insert into parent (name) values ('a'), ('b'), ('c');
-    insert into child (parent_id, name) select p.id, concat(p.name, n.n) from parent p join (select 1 n union select 2 union select 3) n;
-    insert into toy (child_id, label) select c.id, concat(c.name, '-', n.n) from child c join (select 1 n union select 2) n;
+    insert into child (parent_id, name) select p.id, concat(p.name, n.n) from parent p join (select 1 n union select 2 union select 3) n order by p.id, n.n;
+    insert into toy (child_id, label) select c.id, concat(c.name, '-', n.n) from child c join (select 1 n union select 2) n order by c.id, n.n;
     create table everything (id bigint unsigned primary key auto_increment, flag tinyint(1), b1 bit(1), b5 bit(5), big bigint, f float, d double,
       n decimal(30, 10), j json, bl blob, bin binary(3), ts timestamp(6) null, dt datetime(3), y year, tm time(6), e enum('x', 'y z'), s set('a', 'b'),
-      g geometry, txt varchar(100), z int(5) zerofill, u uuid, day date, med mediumint unsigned, latin varchar(20) character set latin1);`,
+      g geometry, txt varchar(100), z int(5) zerofill, u ${isRealMysql ? 'char(36)' : 'uuid'}, day date, med mediumint unsigned, latin varchar(20) character set latin1);`,
 })
 
 const row = {
