@@ -1,12 +1,13 @@
-import { build, type Message, type Plugin, transform } from 'esbuild'
+import { build, type Message, type Plugin, stop, transform } from 'esbuild'
 import { Rejected } from '../../schemas/failure.ts'
+import { mayHaveHandler } from './exported-handler.ts'
 
 export interface Compiled {
   /** A script without ESM syntax: what it exports is on `module.exports`. */
   readonly code: string
   /** JSON, without the source. */
   readonly sourceMap: string
-  /** Whether it names a handler; only running it tells for sure. */
+  /** Whether it seems to have a handler; only running it tells for sure. */
   readonly hasHandler: boolean
 }
 
@@ -16,17 +17,80 @@ export interface Compiled {
  * @throws {Rejected} `functions/does-not-compile`; the text has line and column, from 1.
  */
 export async function compile(source: string): Promise<Compiled> {
+  refuseDepth(source)
   try {
-    // Bundling finds modules that cannot be had, and takes some milliseconds more.
-    const { code, map } = mayImport.test(source)
-      ? await bundled(source)
-      : await transform(source, { ...options, loader })
-    return { code, sourceMap: map, hasHandler: namesHandler(code) }
+    const { code, map } = await compiling(source)
+    return { code, sourceMap: map, hasHandler: mayHaveHandler(code) }
   } catch (error) {
-    const [first] = (error as { errors?: readonly Message[] }).errors ?? []
-    if (first === undefined) throw error
-    throw new Rejected('functions/does-not-compile', described(first), { cause: error })
+    const [first] = messagesOf(error)
+    throw new Rejected('functions/does-not-compile', first === undefined ? tooMuch : described(first), { cause: error })
   }
+}
+
+const tooMuch = 'The source is more than the compiler can take: it is nested too deeply'
+const maxDepth = 2_000
+const opening = /[([{]/
+const brackets = /[()[\]{}]/g
+
+/** The compiler's process ends of what is nested too deeply, and takes a gigabyte before. Brackets in texts are counted, too. */
+function refuseDepth(source: string): void {
+  let depth = 0
+  for (const [bracket] of source.matchAll(brackets)) {
+    if (!opening.test(bracket)) depth = Math.max(0, depth - 1)
+    else if (++depth > maxDepth) {
+      throw new Rejected('functions/does-not-compile', `The source has brackets nested deeper than ${maxDepth}`)
+    }
+  }
+}
+
+const messagesOf = (error: unknown): readonly Message[] =>
+  (error as { errors?: readonly Message[] } | null)?.errors ?? []
+
+/** What is compiled by itself, one after the other, because the compiler's process has ended. */
+let alone: Promise<unknown> = Promise.resolve()
+let waiting = 0
+
+/** All compiles share a process. One that it ends with takes the others with it: all are tried once more, each by itself. */
+async function compiling(source: string): Promise<Output> {
+  if (waiting === 0) {
+    try {
+      return await transformed(source)
+    } catch (error) {
+      if (messagesOf(error).length > 0) throw error
+    }
+  }
+  waiting += 1
+  const turn = alone.then(() => restarted(source))
+  alone = turn.catch(() => undefined)
+  return await turn.finally(() => {
+    waiting -= 1
+  })
+}
+
+async function restarted(source: string): Promise<Output> {
+  try {
+    return await transformed(source)
+  } catch (error) {
+    if (messagesOf(error).length > 0) throw error
+    // It may have ended of another one: this is the first try in a process of its own.
+    await stop()
+  }
+  try {
+    return await transformed(source)
+  } catch (error) {
+    if (messagesOf(error).length === 0) await stop()
+    throw error
+  }
+}
+
+interface Output {
+  readonly code: string
+  readonly map: string
+}
+
+/** Bundling finds modules that cannot be had, and takes some milliseconds more. */
+async function transformed(source: string): Promise<Output> {
+  return mayImport.test(source) ? await bundled(source) : await transform(source, { ...options, loader })
 }
 
 const mayImport = /\b(?:import|require|from)\b/
@@ -48,7 +112,7 @@ const options = {
   tsconfigRaw: { compilerOptions: { experimentalDecorators: true, useDefineForClassFields: true } },
 } as const
 
-async function bundled(source: string): Promise<{ readonly code: string; readonly map: string }> {
+async function bundled(source: string): Promise<Output> {
   const { sourcefile, ...rest } = options
   const stdin = { contents: source, loader, sourcefile } as const
   const { outputFiles } = await build({
@@ -81,8 +145,4 @@ function described({ text, location }: Message): string {
   // esbuild counts columns in bytes, from 0.
   const before = Buffer.from(location.lineText, 'utf8').subarray(0, location.column).toString('utf8')
   return `${text} (line ${location.line}, column ${before.length + 1})`
-}
-
-function namesHandler(code: string): boolean {
-  return /\bhandler\b|\bdefault:|\bexports\.default\b|\bmodule\.exports\s*=/.test(code)
 }

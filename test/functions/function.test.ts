@@ -127,7 +127,56 @@ t.test('sources of every form compile to scripts', async (t) => {
     t.doesNotThrow(() => new Function('module', 'exports', 'require', code), source)
     t.match(JSON.parse(sourceMap), { version: 3, sources: [/function\.ts$/] })
   }
-  t.equal((await compile('const x = 1')).hasHandler, false)
+})
+
+t.test('what a source exports is told from its parsed code', async (t) => {
+  const none = [
+    'const x = 1',
+    'const x = "handler"',
+    'module.exports = {}',
+    'module.exports = { other() {} }',
+    'export default 5',
+    'export default class {}',
+    'export default { other() {} }',
+    'const five = 5; export { five as handler }',
+    'const o = { handler() {} }',
+    'function other() { function handler() {} }',
+    'exports.handler = "text"',
+    'let handler',
+    '// handler\nconst y = 1',
+  ]
+  const some = [
+    'let handler; handler = () => 1',
+    'module.exports = { handler() {} }',
+    'module.exports = () => 1',
+    'const made = { handler: () => 1 }; module.exports = made',
+    'export default { handler() {} }',
+    'const named = () => 1; export { named as handler }',
+    'Object.assign(exports, { ["hand" + "ler"]: () => 1 })',
+    'Object.assign(module.exports, { ["hand" + "ler"]: () => 1 })',
+    'exports["hand" + "ler"] = () => 1',
+    'const { handler } = { handler() {} }',
+    'class Tools { static handler() {} }\nexport default Tools',
+    'globalThis.handler = () => 1',
+    `export const handler = () => ${'a.'.repeat(30_000)}a`,
+  ]
+  for (const [sources, expected] of [[none, false] as const, [some, true] as const]) {
+    for (const source of sources) t.equal((await compile(source)).hasHandler, expected, source.slice(0, 100))
+  }
+})
+
+t.test('a source that ends the compiler is refused, and takes no other with it', async (t) => {
+  const hostile = [
+    `const handler=${'['.repeat(250_000)}${']'.repeat(250_000)}`,
+    `const handler=${'!'.repeat(500_000)}1`,
+  ]
+  for (const source of hostile) {
+    const plain = Array.from({ length: 4 }, (_, n) => compile(`export const handler = () => ${n}`))
+    const refused = await compile(source).catch((error: Error) => error)
+    t.match(refused, { code: 'functions/does-not-compile', status: 400, message: /nested/ })
+    for (const [n, { code }] of (await Promise.all(plain)).entries()) t.match(code, `=> ${n}`)
+    t.equal((await compile('const handler = () => 1')).hasHandler, true, 'the next one compiles')
+  }
 })
 
 t.test('a source that does not compile says where', async (t) => {

@@ -41,6 +41,7 @@ const answers: readonly (readonly [string, string, unknown, Partial<Told>])[] = 
     { value: 'There is no network here' },
   ],
   ['no handler', 'export const other = 1', {}, { code: 'no-handler' }],
+  ['a class', 'export default class {}', {}, { code: 'no-handler' }],
   ['a cycle', 'export function handler() { const a = {}; a.a = a; return a }', {}, { code: 'unserialisable' }],
   ['too much', 'export const handler = () => "x".repeat(7e6)', {}, { code: 'output-too-large' }],
   [

@@ -5,6 +5,7 @@ import { enter, tell } from './host.ts'
 import {
   indexOf,
   isArray,
+  isCallable,
   jsonParse,
   mapDelete,
   mapGet,
@@ -42,15 +43,15 @@ export function load(program: unknown, envJson: string): string {
 function findHandler(exported: unknown, declared: unknown): Handler | null {
   const named = memberOf(exported, 'handler')
   if (named !== null) return named
-  if (typeof declared === 'function') return declared as Handler
-  if (typeof exported === 'function') return exported as Handler
+  if (isCallable(declared)) return declared as Handler
+  if (isCallable(exported)) return exported as Handler
   return memberOf(exported, 'default') ?? memberOf((exported as { default?: unknown } | null)?.default, 'handler')
 }
 
 function memberOf(holder: unknown, name: 'handler' | 'default'): Handler | null {
   if ((typeof holder !== 'object' && typeof holder !== 'function') || holder === null) return null
   const member = (holder as Record<string, unknown>)[name]
-  return typeof member === 'function' ? (member as Handler) : null
+  return isCallable(member) ? (member as Handler) : null
 }
 
 const MISSING = 'No handler function exported'

@@ -3,7 +3,7 @@
  * Everything that stands between the user's values and the host calls these, so that a poisoned prototype changes only
  * what its own function sees. Also loaded by the host side of the wire, where it captures Node's.
  */
-const { bind, call } = Function.prototype
+const { bind, call, toString: sourceText } = Function.prototype
 const uncurry = bind.bind(call) as <This, Args extends unknown[], Result>(
   method: (this: This, ...args: Args) => Result,
 ) => (self: This, ...args: Args) => Result
@@ -25,6 +25,11 @@ export const NativeArrayBuffer = ArrayBuffer
 export const NativeUint8Array = Uint8Array
 export const NativeMap = Map
 const isView = ArrayBuffer.isView
+
+const sourceOf = uncurry(sourceText)
+/** A function that can be called without `new`. */
+export const isCallable = (value: unknown): boolean =>
+  typeof value === 'function' && slice(sourceOf(value as never), 0, 5) !== 'class'
 
 export const charCodeAt = uncurry(String.prototype.charCodeAt)
 export const indexOf = uncurry(String.prototype.indexOf) as (text: string, part: string, from?: number) => number
