@@ -151,7 +151,8 @@ export function translateMysqlError(
 
 /** Foreign keys are told with their whole definition, which is more than the caller asked about. */
 function shownText(sqlstate: string, said: string): string {
-  if (sqlstate !== '23503') return said
+  // MySQL names the key with its table, MariaDB without.
+  if (sqlstate !== '23503') return said.replace(/for key '[^'.]+\.([^']+)'/, "for key '$1'")
   return /parent row/.test(said)
     ? 'Other rows refer to this one by a foreign key'
     : 'A foreign key refers to a row that is not there'

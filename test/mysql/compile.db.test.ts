@@ -4,7 +4,7 @@ import { getOperationAST, getVariableValues, Kind, parse } from 'graphql'
 import t from 'tap'
 import { mysqlDialect } from '../../gateways/data/mysql-dialect.ts'
 import { introspectMysql } from '../../gateways/data/mysql-introspect.ts'
-import { mariadbFlavour } from '../../gateways/data/mysql-sql.ts'
+import { mariadbFlavour, mysqlFlavour } from '../../gateways/data/mysql-sql.ts'
 import { defaultReadLimits } from '../../gateways/data/read-limits.ts'
 import { planRoot } from '../../gateways/graphql/plan-root.ts'
 import { collectFields } from '../../gateways/graphql/plan-select.ts'
@@ -43,7 +43,7 @@ const cases = compileCases.flatMap((one): CompileCase[] => {
   return [{ ...one, query }]
 })
 
-/** What the operation runs: SQL and parameters of each field of its root. */
+/** What the operation runs: SQL and parameters of each field of its root; MySQL's own where it is not the same as MariaDB's. */
 function statementsOf({ query, variables = {} }: CompileCase): string[] {
   const document = parse(query)
   const operation = getOperationAST(document)!
@@ -61,8 +61,14 @@ function statementsOf({ query, variables = {} }: CompileCase): string[] {
   const root = schema.getRootType(operation.operation)!
   return [...collectFields(root, [operation.selectionSet], scope).values()].map((nodes) => {
     const plan = planRoot(root, nodes, scope)
-    const { text } = plan.compile(catalog, mysqlDialect(mariadbFlavour)).statement
-    return plan.parameters.length === 0 ? text : `${text}\n  -- ${JSON.stringify(plan.parameters)}`
+    const [mariadb, mysql] = [mariadbFlavour, mysqlFlavour].map((flavour) => {
+      return plan.compile(catalog, mysqlDialect(flavour)).statement.text
+    })
+    return [
+      mariadb!,
+      ...(mysql === mariadb ? [] : [`MySQL: ${mysql}`]),
+      ...(plan.parameters.length === 0 ? [] : [`-- ${JSON.stringify(plan.parameters)}`]),
+    ].join('\n  ')
   })
 }
 
