@@ -4,6 +4,7 @@ import { maxTasks, taskName } from './flow-tasks.ts'
 import { maxFlowNameLength, namespacePattern } from './flow-yaml.ts'
 import { writtenSchema } from './input-schema.ts'
 import type { PluginManifest } from './plugin-manifest.ts'
+import { strictSchema } from './plugin-schema.ts'
 import { triggerConfigs } from './trigger-plan.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -123,7 +124,7 @@ const flowProperties = {
 }
 
 function taskSchema({ id, description, inputSchema, blocks = [] }: PluginManifest): Schema {
-  const properties = withTemplates(writtenSchema(inputSchema))
+  const properties = withTemplates(writtenSchema(strictSchema(inputSchema)))
   const required = isMapping(properties) && Array.isArray(properties.required) && properties.required.length > 0
   const keys = blocks.length === 0 ? [] : [...new Set([...blocks, 'errors', 'finally'])]
   return {

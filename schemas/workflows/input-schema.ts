@@ -1,5 +1,6 @@
 import { Compile, type Validator } from 'typebox/compile'
 import { isMapping, kindOf, suggestion } from './flow-fields.ts'
+import { strictSchema, withoutNulls } from './plugin-schema.ts'
 import type { Path } from './yaml-source.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -39,12 +40,12 @@ function writtenPart(word: string, value: unknown): unknown {
  */
 export function propertyProblems(inputSchema: unknown, given: Schema): readonly PropertyProblem[] {
   if (!isMapping(inputSchema) || !isMapping(inputSchema.properties)) return []
-  const { properties, required, additionalProperties } = writtenOf(inputSchema)
+  const { schema, properties, required, additionalProperties } = writtenOf(inputSchema)
   const problems: PropertyProblem[] = []
   for (const name of required) {
     if (given[name] === undefined) problems.push({ path: [], message: `needs ${name}`, of: 'value' })
   }
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(withoutNulls(schema, given) as Schema)) {
     const schema = Object.hasOwn(properties, name) ? properties[name] : undefined
     if (schema !== undefined) problems.push(...valueProblems(schema as Schema, value, [name]))
     else if (additionalProperties === false) {
@@ -56,6 +57,7 @@ export function propertyProblems(inputSchema: unknown, given: Schema): readonly 
 }
 
 interface Written {
+  readonly schema: Schema
   readonly properties: Schema
   readonly required: readonly string[]
   readonly additionalProperties: unknown
@@ -67,8 +69,10 @@ const writtenSchemas = new WeakMap<object, Written>()
 function writtenOf(inputSchema: Schema): Written {
   const known = writtenSchemas.get(inputSchema)
   if (known !== undefined) return known
-  const { properties, required, additionalProperties } = writtenSchema(inputSchema) as Schema
+  const schema = writtenSchema(strictSchema(inputSchema)) as Schema
+  const { properties, required, additionalProperties } = schema
   const written: Written = {
+    schema,
     properties: (properties ?? {}) as Schema,
     required: (required ?? []) as string[],
     additionalProperties,

@@ -1,9 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { Compile } from 'typebox/compile'
-import { Value } from 'typebox/value'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
+import { checkedInput } from '../../workers/workflows/checked-input.ts'
 import type { TaskRun, TaskServices } from '../../workers/workflows/plugin.ts'
 
 let answer: unknown = {}
@@ -22,9 +21,7 @@ const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
 async function call(id: string, properties: Record<string, unknown>) {
   const plugin = catalogue.find(({ manifest }) => manifest.id === id)!
-  const schema = plugin.manifest.inputSchema as Parameters<typeof Compile>[0]
-  const input = Value.Default(schema, { baseUrl, ...properties })
-  if (!Compile(schema).Check(input)) throw new Error(JSON.stringify([...Compile(schema).Errors(input)][0]))
+  const input = checkedInput(plugin, { baseUrl, ...properties })
   const silent = () => undefined
   const services = {
     fetch: globalThis.fetch,

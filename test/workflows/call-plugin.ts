@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Compile } from 'typebox/compile'
-import { Value } from 'typebox/value'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
+import { checkedInput } from '../../workers/workflows/checked-input.ts'
 import type { TaskFailure, TaskRun, TaskServices } from '../../workers/workflows/plugin.ts'
 import { taskFetch } from '../../workers/workflows/task-fetch.ts'
 import { taskNet } from '../../workers/workflows/task-net.ts'
@@ -25,11 +25,7 @@ export async function callPlugin(
   { signal = new AbortController().signal, allow = ['loopback'], key = 'e1/call' }: CallOptions = {},
 ): Promise<Record<string, unknown>> {
   const plugin = catalogue.find(({ manifest }) => manifest.id === id)!
-  const schema = plugin.manifest.inputSchema as Parameters<typeof Compile>[0]
-  const input = Value.Default(schema, structuredClone(properties))
-  const [mistake] = Compile(schema).Errors(input)
-  if (mistake !== undefined)
-    throw new Error(`properties${mistake.instancePath.replaceAll('/', '.')} ${mistake.message}`)
+  const input = checkedInput(plugin, properties)
   const folder = await mkdtemp(join(tmpdir(), 'busbar-test-'))
   const egress = { allow, deny: [] }
   const silent = () => undefined
@@ -49,7 +45,7 @@ export async function callPlugin(
   }
   try {
     const output = (await plugin.run(given)) as Record<string, unknown>
-    const [wrong] = Compile(plugin.manifest.outputSchema as typeof schema).Errors(output)
+    const [wrong] = Compile(plugin.output).Errors(output)
     if (wrong !== undefined) throw new Error(`outputs${wrong.instancePath} ${wrong.message}`)
     return JSON.parse(JSON.stringify(output))
   } finally {

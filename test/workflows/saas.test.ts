@@ -1,9 +1,8 @@
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { Compile } from 'typebox/compile'
-import { Value } from 'typebox/value'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
+import { checkedInput } from '../../workers/workflows/checked-input.ts'
 import type { TaskRun, TaskServices } from '../../workers/workflows/plugin.ts'
 
 interface Seen {
@@ -31,9 +30,7 @@ async function textOf(request: IncomingMessage): Promise<string> {
 
 async function call(id: string, properties: Record<string, unknown>, signal = new AbortController().signal) {
   const plugin = catalogue.find(({ manifest }) => manifest.id === id)!
-  const schema = plugin.manifest.inputSchema as Parameters<typeof Compile>[0]
-  const input = Value.Default(schema, { baseUrl: here, ...properties })
-  if (!Compile(schema).Check(input)) throw new Error(JSON.stringify([...Compile(schema).Errors(input)][0]))
+  const input = checkedInput(plugin, { baseUrl: here, ...properties })
   const silent = () => undefined
   const given: TaskRun<unknown> = {
     input,

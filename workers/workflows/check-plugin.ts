@@ -29,16 +29,26 @@ function schemaProblems(place: string, schema: unknown): readonly string[] {
   } catch (error) {
     return [`${place} is no JSON Schema: ${(error as Error).message}`]
   }
-  const properties = isMapping(schema) && isMapping(schema.properties) ? schema.properties : {}
-  return Object.entries(properties).flatMap(([name, property]) => {
+  return undescribed(place, schema)
+}
+
+/** Properties that do not say what they are, nested ones too. */
+function undescribed(place: string, schema: unknown): readonly string[] {
+  if (!isMapping(schema)) return []
+  const { properties, patternProperties, additionalProperties, items, anyOf } = schema
+  const parts = [items, additionalProperties, ...(Array.isArray(anyOf) ? anyOf : [])]
+  const rest = isMapping(patternProperties) ? Object.values(patternProperties) : []
+  const own = Object.entries(isMapping(properties) ? properties : {}).flatMap(([name, property]) => {
     const { description, examples } = isMapping(property) ? property : {}
     const isDescribed = typeof description === 'string' && description.trim() !== ''
     const hasExample = Array.isArray(examples) && examples.length > 0
     return [
       ...(isDescribed ? [] : [`${place}.${name} has no description`]),
       ...(hasExample ? [] : [`${place}.${name} has no examples`]),
+      ...undescribed(`${place}.${name}`, property),
     ]
   })
+  return [...own, ...[...parts, ...rest].flatMap((each) => undescribed(place, each))]
 }
 
 /** The example is a flow that can be saved, and uses the plugin. */

@@ -146,8 +146,8 @@ export class OwnPlugins {
 const hasId = (id: string) => (plugin: Plugin) => plugin.manifest.id === id
 
 function isPlugin(value: unknown): value is Plugin {
-  const { manifest, run } = (value ?? {}) as Partial<Plugin>
-  return typeof manifest === 'object' && manifest !== null && typeof run === 'function'
+  const { manifest, input, run } = (value ?? {}) as Partial<Plugin>
+  return [manifest, input].every((each) => typeof each === 'object' && each !== null) && typeof run === 'function'
 }
 
 interface Found {

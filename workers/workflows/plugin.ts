@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net'
 import type { Static, TObject, TSchema } from 'typebox'
 import type { Opening, Value } from '../../schemas/workflows/execution-facts.ts'
+import { writtenSchema } from '../../schemas/workflows/input-schema.ts'
 import type { PluginManifest } from '../../schemas/workflows/plugin-manifest.ts'
+import { toldSchema } from '../../schemas/workflows/plugin-schema.ts'
 
 /** Declares a plugin: one file, one call, in `plugins/<category>/`. */
 export function definePlugin<Input extends TObject, Output extends TSchema>(
@@ -9,7 +11,9 @@ export function definePlugin<Input extends TObject, Output extends TSchema>(
 ): Plugin {
   const { run, input, output, example, needs = null, effect = 'idempotent', ...told } = declared
   return {
-    manifest: { ...told, effect, needs, example, control: false, inputSchema: input, outputSchema: output },
+    manifest: { ...told, effect, needs, example, control: false, ...schemasOf(input, output) },
+    input,
+    output,
     run: run as Plugin['run'],
   }
 }
@@ -25,11 +29,17 @@ export function defineControl<Input extends TObject>(declared: ControlDeclaratio
       example,
       control: true,
       blocks,
-      inputSchema: input,
-      outputSchema: output,
+      ...schemasOf(input, output),
     },
+    input,
+    output,
     run: async (given) => new Opened(await decide(given as ControlRun<Static<Input>>)),
   }
+}
+
+/** What has a default need not be given, and each has one. */
+function schemasOf(input: TSchema, output: TSchema) {
+  return { inputSchema: toldSchema(writtenSchema(input)), outputSchema: toldSchema(output) }
 }
 
 interface Told {
@@ -66,6 +76,9 @@ interface ControlDeclaration<Input extends TObject> extends Told {
 
 export interface Plugin {
   readonly manifest: PluginManifest
+  /** As it was declared: what its properties are checked against. */
+  readonly input: TSchema
+  readonly output: TSchema
   /** Gives its outputs, or what it opens. */
   readonly run: (given: TaskRun<unknown>) => Promise<unknown>
 }

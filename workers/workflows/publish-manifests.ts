@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util'
 import { Type } from 'typebox'
 import type { Bus } from '../../bus/connect.ts'
 import { type Collection, KvConflict, type KvValue, openCollection } from '../../bus/kv.ts'
-import { writtenSchema } from '../../schemas/workflows/input-schema.ts'
 import { type PluginManifest, pluginCollection } from '../../schemas/workflows/plugin-manifest.ts'
 import type { Plugin } from './plugin.ts'
 
@@ -39,9 +38,9 @@ async function putManifest(collection: Collection<unknown>, there: Known, id: st
   else if (!isDeepStrictEqual(known.value, manifest)) await settled(collection.update(id, manifest, known.revision))
 }
 
-/** As it is read back: schemas carry members that JSON does not know. What has a default need not be given. */
+/** As it is read back: schemas carry members that JSON does not know. */
 function plain(manifest: PluginManifest): unknown {
-  return JSON.parse(JSON.stringify({ ...manifest, inputSchema: writtenSchema(manifest.inputSchema) }))
+  return JSON.parse(JSON.stringify(manifest))
 }
 
 /** Another worker that starts at the same time says the same. */

@@ -61,11 +61,18 @@ function card({ id, name, category, description, needs, inputSchema, example }, 
 function properties({ properties = {}, required = [] }) {
   const rows = Object.entries(properties).map(([name, schema]) => [
     element('code', {}, required.includes(name) ? `${name} *` : name),
-    String(schema.type ?? (schema.anyOf ? 'one of several' : schema.enum ? 'text' : 'any')),
+    typeOf(schema),
     schema.description ?? '',
-    schema.default === undefined ? '' : JSON.stringify(schema.default),
+    schema.default === null ? '' : JSON.stringify(schema.default),
   ])
   return rows.length === 0
     ? element('p', { className: 'quiet' }, 'It has no properties.')
     : table(['Property', 'Type', 'What', 'Default'], rows)
+}
+
+/** `null` stands for what is not given. */
+function typeOf({ type, enum: values, anyOf }) {
+  const others = (anyOf ?? []).filter((each) => each.type !== 'null')
+  if (others.length === 1) return typeOf(others[0])
+  return String(type ?? (anyOf ? 'one of several' : values ? 'text' : 'any'))
 }
