@@ -26,6 +26,7 @@ async function workerProcess(t: Pick<Test, 'teardown'>, { natsUrl, secretKeys }:
   })
   await printed('role started')
   return {
+    signal: (name: 'SIGSTOP' | 'SIGCONT') => process.kill(name),
     async kill() {
       process.kill('SIGKILL')
       await finished
@@ -66,4 +67,33 @@ t.test('a worker that is killed in the middle of calls', async (t) => {
   while ((await done()).status === 'pending') await sleep(50)
   t.match(await done(), { status: 'done', response: { body: 3 } }, 'an asynchronous call is done')
   t.equal(await begun(call, 'once'), 1, 'nothing else ran twice')
+})
+
+t.test('a worker that stood still runs nothing that others have run meanwhile, and goes on', async (t) => {
+  const place = await platform(t)
+  const { call } = await place.gateway()
+  await call('POST', '/deploy', {
+    id: 'f',
+    code: 'export const handler = (n) => { console.log(`run ${n}`); return n }',
+  })
+  const still = await workerProcess(t, place)
+  t.equal((await call('POST', '/invoke/f', '0')).body, 0)
+  const other = await place.worker()
+  // Its open requests are the first to be served.
+  still.signal('SIGSTOP')
+  const calls = Array.from({ length: 12 }, async (_, n) => {
+    await sleep(n * 40)
+    return (await call('POST', '/invoke/f', String(n + 1))).body
+  })
+  await sleep(7_500)
+  still.signal('SIGCONT')
+  t.same(
+    await Promise.all(calls),
+    Array.from({ length: 12 }, (_, n) => n + 1),
+  )
+  await sleep(1_500)
+  const { logs } = (await call('GET', '/scripts/f/logs?limit=100')).body as { logs: { message: string }[] }
+  t.same(logs.map(({ message }) => message).sort(), Array.from({ length: 13 }, (_, n) => `run ${n}`).sort())
+  await other.stop()
+  t.equal((await call('POST', '/invoke/f', '13')).body, 13, 'it takes calls again')
 })

@@ -8,6 +8,7 @@ import { invocationId, noteMs } from '../../schemas/functions/call.ts'
 import { type CallFrame, readCalls } from '../../schemas/functions/call-frames.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
 import { CallAnswers } from './call-answers.ts'
+import { CallDeliveries } from './call-deliveries.ts'
 import type { Runner } from './runner.ts'
 
 export interface CallsOptions {
@@ -54,6 +55,7 @@ export async function serveCalls(bus: Bus, options: CallsOptions, signal: AbortS
     }
   }
   await serving.drained(options.drainMs)
+  serving.close()
   clearInterval(notes)
 }
 
@@ -68,6 +70,7 @@ class Serving {
   readonly #options: CallsOptions
   readonly #held = new Set<Held>()
   readonly #answers: CallAnswers
+  readonly #deliveries: CallDeliveries
   readonly #targets = new LRUCache<string, CallTarget>({ max: maxTargets })
   #wake: (() => void) | null = null
 
@@ -75,11 +78,13 @@ class Serving {
     this.#bus = bus
     this.#options = options
     this.#answers = new CallAnswers(bus)
+    this.#deliveries = new CallDeliveries(bus, ackWaitMs / 2)
   }
 
   /** Throws when fetching fails. */
   async fetchUntil(signal: AbortSignal, onReady: () => void): Promise<void> {
     const consumer = await openConsumer(this.#bus)
+    await this.#deliveries.begin()
     const messages = await asking(this.#bus, () => consumer.consume({ max_messages: prefetch }))
     const stop = () => void messages.close()
     signal.addEventListener('abort', stop)
@@ -89,10 +94,13 @@ class Serving {
     this.#options.onObservation({ type: 'calls-ready' })
     try {
       for await (const message of messages) {
+        const now = Date.now()
+        // It may be another worker's already, and would run twice; also a word about it would have the server offer it once more.
+        if (!this.#deliveries.isFresh(now)) continue
         if (signal.aborted) message.nak()
-        // At once: what lies here for longer than the server waits is another worker's too, and would run twice.
+        // At once: it must not lie here for as long as the server waits.
         else if (this.#held.size >= this.#options.maxCalls) message.nak(busyMs)
-        else this.#take(message)
+        else this.#take(message, now)
       }
     } finally {
       signal.removeEventListener('abort', stop)
@@ -123,17 +131,26 @@ class Serving {
     this.#answers.flush()
   }
 
-  #take(message: JsMsg): void {
+  close(): void {
+    this.#deliveries.close()
+  }
+
+  #take(message: JsMsg, now: number): void {
+    const { streamSequence, timestampNanos, deliveryCount } = message.info
+    if (!this.#deliveries.take(streamSequence, timestampNanos)) {
+      // Its acknowledgement was lost.
+      message.ack()
+      return
+    }
     const gateway = callingGateway(message.subject)
     const calls = callsOf(message)
-    const now = Date.now()
     const wanted = calls.filter(({ deadlineAt }) => deadlineAt > now)
     if (wanted.length === 0) {
       message.term('nobody waits for an answer')
       return
     }
     // Before the acknowledgement: a gateway that finds the calls in the stream no more has heard of them.
-    if (message.info.deliveryCount > 1) {
+    if (deliveryCount > 1) {
       this.#answers.note(
         gateway,
         wanted.map(({ id }) => id),
