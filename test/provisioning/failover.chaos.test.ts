@@ -43,7 +43,8 @@ function keepWorker(
       resolve(import.meta.dirname, '../chaos/provisioning-process.ts'),
       plan,
     ])
-    void command.finished.then(({ stderr }) => {
+    void command.finished.then(({ stdout, stderr }) => {
+      for (const line of stdout.split('\n')) if (line.includes('operation-undoing')) t.comment(line)
       if (stderr !== '') t.comment(stderr)
       if (going) current = start()
     })

@@ -154,11 +154,15 @@ function isPassing(error: unknown, undoing: boolean): boolean {
   return isBroken(error) || name === 'Unavailable' || name === 'BusUnavailable' || kind === 'unavailable'
 }
 
+const brokenCodes = /^(08...|57P0[1-3]|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|PROTOCOL_CONNECTION_LOST)$/
+/** The clients' own words, for a session that broke between two statements. */
+const brokenWords = /^(Connection terminated|Client (has encountered|was closed)|timeout expired)|in closed state$/
+
 /** A connection to a server that ended, or is about to. Source: PostgreSQL, appendix A, classes 08 and 57. */
 function isBroken(error: unknown): boolean {
   const { code, message } = error as { code?: unknown; message?: unknown }
-  if (typeof code === 'string' && /^(08...|57P0[1-3]|ECONNREFUSED|ECONNRESET|EPIPE)$/.test(code)) return true
-  return typeof message === 'string' && /^Connection terminated/.test(message)
+  if (typeof code === 'string' && brokenCodes.test(code)) return true
+  return typeof message === 'string' && brokenWords.test(message)
 }
 
 function succeeded({ operation }: Instance, data: Readonly<Record<string, unknown>>, at: number): InstanceFact {
