@@ -165,9 +165,11 @@ export interface HeaderReader {
 export const messageIdHeader = 'Nats-Msg-Id'
 /** Types and versions of a message's facts, separated by commas. */
 export const factsHeader = 'Busbar-Facts'
+/** What a decision was taken for; absent when somebody decided from outside. */
+export const causationHeader = 'Busbar-Causation'
 const textHeaders = {
   actor: 'Busbar-Actor',
-  causation: 'Busbar-Causation',
+  causation: causationHeader,
   correlation: 'Busbar-Correlation',
   traceparent: 'traceparent',
 } as const

@@ -60,6 +60,16 @@ export function projectedSubject(projection: string): string {
   return subject('projected', projection)
 }
 
+/** `waiting.<flow>.<execution>`: an execution that waits for one of its flow's places. */
+export function waitingSubject(flowId: string, executionId: string): string {
+  return subject('waiting', flowId, executionId)
+}
+
+/** Matches all that wait for a place of a flow. */
+export function waitingSubjects(flowId: string): string {
+  return `${subject('waiting', flowId)}.*`
+}
+
 /** `timer.<purpose>.<id>`: one timer; a second schedule on it takes the place of the first. */
 export function timerSubject(purpose: string, id: string): string {
   return subject('timer', purpose, id)
@@ -205,7 +215,19 @@ const roots = [
     'evt',
     'functions',
   ],
-  ...['invocation', 'log', 'metric', 'outcome', 'projected', 'provisioning', 'session', 'task', 'timer', 'work'],
+  ...[
+    'invocation',
+    'log',
+    'metric',
+    'outcome',
+    'projected',
+    'provisioning',
+    'session',
+    'task',
+    'timer',
+    'waiting',
+    'work',
+  ],
 ]
 /** Match everything that the platform sends, but for the client's own: `$JS`, `$KV`, `$O` and inboxes. */
 export const platformSubjects: readonly string[] = roots.map((root) => `${root}.>`)

@@ -78,6 +78,8 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     stream(options, { name: 'WORK', subjects: ['work.>'], retention: RetentionPolicy.Workqueue }),
     // A queue each: a consumer that filters a stream of many subjects crawls.
     stream(options, { name: 'COMMANDS', subjects: ['command.>'], retention: RetentionPolicy.Workqueue }),
+    // In the order in which they came; who has its turn is deleted.
+    stream(options, { name: 'WAITING', subjects: ['waiting.>'], max_msgs_per_subject: 1 }),
     stream(options, { name: 'TASKS', subjects: ['task.>'], retention: RetentionPolicy.Workqueue }),
     stream(options, {
       name: 'CALLS',

@@ -3,7 +3,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, load, readMessage } from '../../bus/load.ts'
-import { factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
+import { causationHeader, factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken } from '../../bus/subject.ts'
 import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
@@ -164,9 +164,13 @@ class Engine implements WorkflowEngine {
   }
 
   async #takeEvent({ subject, headers, data, sequence, deliveryCount }: Delivery): Promise<void> {
-    if (!headers.get(factsHeader).includes(ExecutionCreated.type)) return
     const executionId = unescapeToken(subject.split('.').at(-1)!)
     const lease = headers.get(messageIdHeader)
+    if (!headers.get(factsHeader).includes(ExecutionCreated.type)) {
+      // Decided from outside: whoever did so sends a nudge, which is faster, but may die before.
+      if (headers.get(causationHeader) === '') await this.#hand(executionId, { type: 'nudge' }, lease, false)
+      return
+    }
     if (deliveryCount > 1 || this.#actors.has(executionId)) {
       return await this.#hand(executionId, { type: 'nudge' }, lease, deliveryCount > 1)
     }
@@ -265,7 +269,7 @@ class Engine implements WorkflowEngine {
       case 'slot': {
         const { concurrency } = await this.#context.plans.get(state.created!)
         if (concurrency === null) return
-        return await requestSlot(this.#bus, { flowId: state.created!.flowId, executionId, concurrency })
+        return await requestSlot(this.#bus, { flowId: state.created!.flowId, executionId, concurrency, again })
       }
       case 'child':
         return await this.#startChild(state, followUp, again)

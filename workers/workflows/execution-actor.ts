@@ -250,8 +250,8 @@ export class ExecutionActor {
     const again = taken.some((each) => each.again)
     const swept = taken.some(({ command }) => command.type === 'nudge' && command.sweep === true)
     // Whoever cancels from outside stores the end, and leaves what follows to us.
-    const endedOutside =
-      facts.length === 0 && isEnded(state.stage) && taken.some(({ command }) => command.type === 'nudge')
+    const asks = taken.some(({ command }) => command.type === 'nudge' || command.type === 'slot')
+    const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
     const stored = { state, sequence: this.#stored?.sequence ?? expectedSequence }
     const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
     await this.#followUp(stored, [...followUpsOf(plan, facts), ...left], again)
@@ -360,7 +360,7 @@ export async function claim(
     const facts = decideClaim(state, { run, attempt, worker, now: now() })
     if (facts.length === 0) return false
     const next = facts.reduce(execution.evolve, state)
-    const message = { id: newId(), facts, actor: worker, ...carrying(execution, next) }
+    const message = { id: newId(), facts, actor: worker, causation: run, ...carrying(execution, next) }
     try {
       await append(bus, { ...place, expectedSequence: sequence, events: execution.events, message })
       return true
