@@ -141,7 +141,7 @@ t.test('what cannot be asked is refused', async (t) => {
     ['ftp', { operation: 'put', path: 'a' }, /properties\.file or properties\.text/],
     ['ftp', { operation: 'put', path: 'a', text: 'long', maxBytes: 3 }, /larger than 3/],
     ['ftp', { operation: 'command', command: 'ls' }, /needs a server of sftp/],
-    ['webdav', { operation: 'list', path: '/', protocol: undefined }, /webdav or s3/],
+    ['webdav', { operation: 'list', path: '/', protocol: undefined }, /webdav, s3 or git/],
     ['ftp', { operation: 'list', path: '/', protocol: 's3' }, /does not go with/],
     ['ftp', { operation: 'list', path: '/', url: 'file:///etc/passwd' }, /properties\.url/],
   ] as const)

@@ -14,7 +14,12 @@ export function checkedInput(plugin: Plugin, rendered: unknown): unknown {
   // Templates often make texts of numbers.
   const input = Values.Convert(schema, Values.Default(schema, given))
   if (validator.Check(input)) return input
-  const [first] = validator.Errors(input)
+  // That a property may not be there is told of what it is in as well, with its name.
+  const [first] = validator.Errors(input).filter(({ keyword }) => keyword !== 'boolean')
   const place = `properties${(first?.instancePath ?? '').replaceAll('/', '.')}`
+  if (first?.keyword === 'additionalProperties') {
+    const [name = ''] = (first.params as { readonly additionalProperties?: readonly string[] }).additionalProperties ?? []
+    throw new TaskFailure('refused', `${place}.${name.slice(0, 100)} is no property of the plugin`)
+  }
   throw new TaskFailure('refused', `${place} ${first?.message ?? 'does not fit the plugin'}`)
 }

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { checkedInput } from './checked-input.ts'
-import { type Plugin, TaskFailure, type TaskFiles, type TaskKv, type TaskLog, type TaskServices } from './plugin.ts'
+import { type ControlRun, type Plugin, TaskFailure, type TaskFiles, type TaskKv, type TaskLog, type TaskServices } from './plugin.ts'
 import { taskFetch } from './task-fetch.ts'
 import { taskNet } from './task-net.ts'
 
@@ -34,7 +34,7 @@ export async function tryPlugin(plugin: Plugin, properties: unknown, options: Tr
   }
   let folder: string | null = null
   try {
-    const outputs = await plugin.run({
+    const given: ControlRun<unknown> = {
       input: checkedInput(plugin, properties),
       signal,
       log: { debug: line('debug'), info: line('info'), warn: line('warn'), error: line('error') },
@@ -45,8 +45,11 @@ export async function tryPlugin(plugin: Plugin, properties: unknown, options: Tr
       },
       services: { ...trialServices(), ...services },
       task: { executionId: 'trial', flowId: 'trial', namespace: 'default', run: 'task', attempt: 1 },
-    })
-    return { outputs, log }
+      round: 0,
+      blocks: [],
+      childId: 'trial-child',
+    }
+    return { outputs: await plugin.run(given), log }
   } finally {
     if (folder !== null) await rm(folder, { recursive: true, force: true })
   }
