@@ -315,6 +315,46 @@ t.test('triggers call once each, whatever the number of workers', async (t) => {
   await call('PUT', '/scripts/f/triggers', { triggers: [] })
 })
 
+t.test(
+  'changes that came while no worker ran reach all that want them, however many functions there are',
+  async (t) => {
+    const place = await platform(t)
+    const { call } = await place.gateway()
+    const code = 'const handler = ({ data }) => console.log(data.id)'
+    const trigger = async (id: string) => {
+      await call('POST', '/deploy', { id, code })
+      await call('PUT', `/scripts/${id}/triggers`, { triggers: [{ name: 'row', table: id }] })
+    }
+    await trigger('first')
+    const large = `const text = "${'x'.repeat(20_000)}"; const handler = () => text.length`
+    for (let n = 0; n < 150; n++) await call('POST', '/deploy', { id: `f${n}`, code: large })
+    await trigger('last')
+    // The consumer is made: what comes now is kept for the next worker.
+    const worker = await place.worker()
+    const ids = [1, 2, 3, 4, 5]
+    const insert = async (from: number) => {
+      for (const id of ids) {
+        for (const table of ['first', 'last']) {
+          const change = { type: 'INSERT', schema: 'public', table, data: { id: from + id }, timestamp: Date.now() }
+          await place.bus.jetstream.publish(`cdc.main.public.${table}.insert`, JSON.stringify(change))
+        }
+      }
+    }
+    const seen = async (id: string) => {
+      const { logs } = (await call('GET', `/scripts/${id}/logs`)).body as { logs: { message: string }[] }
+      return logs.map(({ message }) => Number(message)).sort((one, other) => one - other)
+    }
+    await insert(0)
+    await until(async () => (await seen('first')).length >= 5 && (await seen('last')).length >= 5)
+    await worker.stop()
+    await insert(5)
+    await place.worker()
+    await until(async () => (await seen('first')).length >= 10)
+    await until(async () => (await seen('last')).length >= 10)
+    for (const id of ['first', 'last']) t.same(await seen(id), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], id)
+  },
+)
+
 t.test('functions and counters outlive gateways and workers', async (t) => {
   const place = await platform(t)
   const first = await place.gateway()

@@ -45,7 +45,10 @@ export async function serveChangeTriggers(
     for (const wanted of byTable.get(table) ?? []) await fire(bus, wanted, delivery)
   }
   const reader = changeReader(bus, { changeStream, source, consumer, handle, onObservation }, signal)
+  // Before all are known, a change would find only some of the functions that want it.
+  let known = false
   const update = () => {
+    if (!known) return
     byTable = tablesOf(functions, source)
     if (byTable.size > 0) reader.begin(firstTime(byTable))
   }
@@ -63,6 +66,8 @@ export async function serveChangeTriggers(
     },
     onObservation,
   })
+  known = true
+  update()
   await new Promise((resolve) => {
     if (signal.aborted) resolve(undefined)
     else signal.addEventListener('abort', resolve, { once: true })
