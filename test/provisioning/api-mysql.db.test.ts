@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createConnection } from 'mysql2/promise'
 import t from 'tap'
+import { decide } from '../../bus/decide.ts'
+import { instance } from '../../schemas/provisioning/instance.ts'
+import { facts } from '../../schemas/provisioning/instance-facts.ts'
+import { instancePlace } from '../../workers/provisioning/runner.ts'
 import { mariadbHere } from './care-mysql-node.ts'
-import { platform } from './platform.ts'
+import { eventually, platform } from './platform.ts'
 
 t.setTimeout(240_000)
 
@@ -18,7 +22,7 @@ async function query(url: string, sql: string): Promise<unknown> {
 }
 
 t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false : 'there is no MariaDB' }, async (t) => {
-  const { call } = await platform(t)
+  const { call, bus } = await platform(t)
   const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
   const wanted = { projectName: 'shop', orgId: 'acme', databaseType: 'MYSQL', tier: 'FREE', backup: { enabled: true } }
   const made = await call('POST', '/api/provision?wait=120', wanted)
@@ -61,6 +65,32 @@ t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false :
   t.equal(restored.status, 201, JSON.stringify(restored.body))
   t.same(await query(await url('past'), 'select id from kept'), [{ id: 1 }])
   t.equal((await call('DELETE', '/api/provision/past?wait=60')).status, 200)
+  const clone = await call('POST', '/api/provision/shop/clone?wait=120', { newProjectName: 'twin' })
+  t.equal(clone.status, 201, JSON.stringify(clone.body))
+  t.same(await query(await url('twin'), 'select count(*) as n from kept'), [{ n: 2 }])
+  t.equal((await call('DELETE', '/api/provision/twin?wait=60')).status, 200)
+  t.match((await call('POST', '/api/provision/shop/performance/enable')).body, { status: 'enabled' })
+  await query(await url('shop'), 'select 41 + 1 as answer')
+  const top = (await call('GET', '/api/provision/shop/performance/top-queries?limit=100')).body
+  t.match(JSON.stringify(top), /AS `answer`/i, 'statements are counted')
+  const refused = await call('POST', '/api/provision/shop/upgrade?wait=30', { version: '11' })
+  t.ok([422, 424].includes(refused.status), `${refused.status}`)
+  await decide(bus, {
+    ...instancePlace('shop'),
+    aggregate: instance,
+    actor: 'test',
+    decide: () => [facts.settings.of({ storageBytes: 1024 ** 2, by: 'test', at: Date.now() })],
+  })
+  const untilStatus = (status: string) =>
+    eventually(async () => {
+      const { body } = await call('GET', '/api/provision/shop')
+      if (body.status !== status) throw new Error(`${body.status}: ${body.statusReason}`)
+    })
+  await untilStatus('STORAGE_FULL')
+  await t.rejects(query(await url('shop'), 'insert into kept values (3)'), { code: 'ER_OPTION_PREVENTS_STATEMENT' })
+  t.equal((await call('POST', '/api/provision/shop/resize?wait=30', { newSize: '6Gi' })).status, 200)
+  await untilStatus('ACTIVE')
+  await query(await url('shop'), 'delete from kept where id = 3')
   const scaled = await call('PATCH', '/api/provision/shop/scale?wait=120', { tier: 'STANDARD' })
   t.equal(scaled.status, 200, JSON.stringify(scaled.body))
   t.equal(scaled.body.members.length, 2)
@@ -78,7 +108,7 @@ t.test('what no server is there for is refused with what to do', async (t) => {
     tier: 'FREE',
   })
   t.equal(refused.status, 424)
-  t.type(refused.body.hint, 'string')
+  t.match(refused.body.hint, /Use databaseType POSTGRESQL or MYSQL/, 'the text says how')
   t.equal((await call('POST', '/api/setup/install/MONGODB')).status, 424)
   t.equal((await call('POST', '/api/setup/install/ORACLE')).status, 400)
 })
