@@ -116,8 +116,37 @@ const minIntervalMs = 1_000
 const maxIntervalMs = 366 * 86_400_000
 const maxToleranceMs = 86_400_000
 /** First tokens of subjects that are the platform's or the server's own. */
-const ownSubjects =
-  /^(evt|work|command|task|call|invocation|outcome|cdc|log|metric|timer|due|dead|count|abort|capture|functions|projected|_[^.]*|\$[^.]*|[*>])(\.|$)/
+const ownRoots = [
+  ...[
+    'abort',
+    'answers',
+    'attempt',
+    'call',
+    'capture',
+    'cdc',
+    'command',
+    'count',
+    'dead',
+    'due',
+    'ended',
+    'evt',
+    'functions',
+  ],
+  ...[
+    'invocation',
+    'log',
+    'metric',
+    'outcome',
+    'projected',
+    'provisioning',
+    'session',
+    'task',
+    'timer',
+    'waiting',
+    'work',
+  ],
+]
+const ownSubjects = new RegExp(`^(${ownRoots.join('|')}|_[^.]*|\\$[^.]*|[*>])(\\.|$)`)
 const subjectSyntax = /^[^\s.*>]+(\.([^\s.*>]+|\*))*(\.>)?$/
 
 /** What a config that fits its schema says wrong nonetheless, with the member that says it; null when nothing is. */

@@ -184,6 +184,25 @@ outputs: { body: '{{ outputs.call.body }}', said: '{{ outputs.say.message }}' }
       await ask('GET', `/executions/${id}${path}`)
   })
 
+  await t.test('are masked in tasks that have the same value from elsewhere', async (t) => {
+    const handed = 'a-word-that-is-handed-around'
+    await create({ name: 'HANDED', type: 'token', data: handed })
+    const flow = await save(`name: from-elsewhere
+inputs:
+  given: { type: string, default: none }
+tasks:
+  - { name: ask, type: util.log, properties: { message: '\${HANDED}' } }
+  - { name: say, type: util.log, properties: { message: 'was given {{ inputs.given }}' } }
+outputs: { said: '{{ outputs.say.message }}' }
+`)
+    const id = await execute(flow, { given: handed })
+    const { execution } = await inStatus(id, 'SUCCESS', 'FAILED')
+    t.match(execution, { status: 'SUCCESS', outputs: JSON.stringify({ said: 'was given ******' }) })
+    const { json: lines } = await stage.ask('GET', `/executions/${id}/logs`)
+    t.match(JSON.stringify(lines), /was given \*{6}"/)
+    t.notMatch(JSON.stringify(lines), handed)
+  })
+
   await t.test('are masked in errors, and a missing one fails the task by its name alone', async (t) => {
     const failing = async (name: string, properties: string, type = 'util.log') => {
       const flow = await save(`name: ${name}\ntasks: [{ name: go, type: ${type}, properties: ${properties} }]\n`)

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { platformSubjects } from '../../bus/subject.ts'
 import { nextTick, ticksBetween } from '../../schemas/cron.ts'
 import { wantsChange } from '../../schemas/data/change-filter.ts'
 import { readFlow } from '../../schemas/workflows/flow-yaml.ts'
@@ -179,6 +180,9 @@ t.test('configs that fit their schema and are wrong nonetheless', async (t) => {
   ]
   for (const [type, config, member] of table) {
     t.equal(triggerMistake(type, config)?.member ?? null, member, JSON.stringify(config))
+  }
+  for (const own of [...platformSubjects, '_INBOX.>', '$JS.>']) {
+    t.equal(triggerMistake('subject', { subject: own })?.member, 'subject', own)
   }
   const yaml =
     'name: x\ntasks: [{ name: a, type: util.log }]\ntriggers:\n  - { name: t, type: cron, cron: "61 * * * *" }\n'

@@ -12,6 +12,7 @@ import { maskedKv } from './kv.ts'
 import { Mask } from './mask.ts'
 import { isPassing } from './passing-faults.ts'
 import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
+import { valueSize } from './plugins/value-size.ts'
 import { type ScopeSources, scopeOf } from './scope.ts'
 import { makeScratch } from './scratch.ts'
 
@@ -41,6 +42,7 @@ interface Attempt {
 
 /** A plugin that does not stop when it is told to is waited for this long, and then left alone. */
 const stopMs = 1_000
+const maxOutputBytes = 64 * 1024 ** 2
 const defaultTimeoutMs = 60 * 60_000
 
 /** Runs one attempt to its end; every way it can go is a result. */
@@ -59,6 +61,7 @@ export async function runTask(environment: TaskEnvironment, attempt: Attempt): P
 
 async function attemptTask(environment: TaskEnvironment, attempt: Attempt, mask: Mask): Promise<TaskResult> {
   const { plan, task, state, run } = attempt
+  await maskCredentials(environment, state.created!.namespace, plan, mask)
   const scope = await scopeOf(plan, state, run, environment)
   if (task === outputsTask) {
     return { kind: 'success', outputs: await environment.store(await renderValue(plan.outputs, scope)) }
@@ -74,7 +77,27 @@ async function attemptTask(environment: TaskEnvironment, attempt: Attempt, mask:
   const key = task.idempotencyKey === null ? null : String(await renderValue(task.idempotencyKey, scope))
   const given = await runPlugin(environment, attempt, { plugin, input, key, mask })
   if (given instanceof Opened) return { kind: 'opening', opening: mask.value(given.opening) }
+  // What is smaller than this and not small lies in the object store.
+  if (valueSize(given, maxOutputBytes) > maxOutputBytes)
+    throw new TaskFailure('refused', 'The outputs of the task are larger than 64 MB: let it give a file')
   return { kind: 'success', outputs: await environment.store(mask.value(given ?? {})) }
+}
+
+/** Names of the credentials that a flow uses. */
+const credentialNames = new WeakMap<FlowPlan, ReadonlySet<string>>()
+
+/** What any task of the flow may have got and passed on is masked in all of them. */
+async function maskCredentials(environment: TaskEnvironment, namespace: string, plan: FlowPlan, mask: Mask) {
+  const names = credentialNames.get(plan) ?? new Set(credentialsIn(plan).map(({ name }) => name))
+  credentialNames.set(plan, names)
+  for (const name of names) {
+    try {
+      mask.add(await environment.credential(namespace, name))
+    } catch (error) {
+      // One that cannot be opened fails the task that asks for it.
+      if (!(error instanceof TaskFailure)) throw error
+    }
+  }
 }
 
 async function openCredentials(environment: TaskEnvironment, namespace: string, task: TaskPlan, mask: Mask) {
