@@ -3,7 +3,9 @@ import { freePort } from '../local/child.ts'
 import type { PostgresServer } from '../local/postgres-server.ts'
 import { createDataset } from './dataset.ts'
 import { type GraphqlCase, graphqlCases } from './graphql-cases.ts'
+import { benchMysql } from './graphql-mysql.ts'
 import { bringPostgraphile, peerPackages } from './graphql-peer.ts'
+import { getRequests, postRequests, requireData } from './graphql-requests.ts'
 import { loader, type Measured, measure, medians, round, versionOf } from './measure.ts'
 import { Bench, databaseConfig, machine, type Started } from './processes.ts'
 import { keepResult } from './results.ts'
@@ -13,7 +15,9 @@ import { keepResult } from './results.ts'
  * after round; the medians of the rounds count. All connect as the owner of the tables, without tokens. Prints one JSON line and keeps it
  * in results/.
  *
- *     node ops/bench/graphql.ts [--seconds=4] [--rounds=3] [--connections=32] [--pool=10] [--case=<part of a name>] [--no-keep]
+ *     node ops/bench/graphql.ts [--seconds=4] [--rounds=3] [--connections=32] [--pool=10] [--case=<part of a name>] [--no-keep] [--mysql]
+ *
+ * With `--mysql` the gateway on a MariaDB, against bare mysql2 with the same SQL.
  *
  * Targets: five times PostGraphile's throughput at a lower p99, and 0.7 of REST's throughput.
  */
@@ -26,12 +30,12 @@ const { values } = parseArgs({
     pool: { type: 'string', default: '10' },
     case: { type: 'string', default: '' },
     keep: { type: 'boolean', default: true },
+    mysql: { type: 'boolean', default: false },
   },
 })
 const seconds = Number(values.seconds)
 const rounds = Number(values.rounds)
 const connections = Number(values.connections)
-const distinctRequests = 3000
 
 type SideName = 'gateway' | 'postgraphile' | 'rest'
 
@@ -75,28 +79,12 @@ async function role(bench: Bench, name: string, postgres: PostgresServer): Promi
 }
 
 function requestsOf({ ours, postgraphile, variables, rest }: GraphqlCase): [SideName, string[]][] {
-  const numbered = (make: (n: number) => string) => Array.from({ length: distinctRequests }, (_, n) => make(n))
-  const post = (query: string) =>
-    numbered((n) => {
-      const body = JSON.stringify({ query, variables: variables(n) })
-      const headers = `content-type: application/json\r\naccept: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`
-      return `POST /graphql HTTP/1.1\r\nhost: localhost\r\n${headers}\r\n\r\n${body}`
-    })
   const sides: [SideName, string[]][] = [
-    ['gateway', post(ours)],
-    ['postgraphile', post(postgraphile)],
+    ['gateway', postRequests(ours, variables)],
+    ['postgraphile', postRequests(postgraphile, variables)],
   ]
-  if (rest !== null) sides.push(['rest', numbered((n) => `GET /api/v1${rest(n)} HTTP/1.1\r\nhost: localhost\r\n\r\n`)])
+  if (rest !== null) sides.push(['rest', getRequests((n) => `/api/v1${rest(n)}`)])
   return sides
-}
-
-/** An error of GraphQL has status 200: the first answer is read. */
-async function requireData(side: Started, request: string): Promise<void> {
-  const [head = '', body] = request.split('\r\n\r\n')
-  const [method = '', path = ''] = head.split(' ')
-  const options = method === 'POST' ? { method, body: body!, headers: { 'content-type': 'application/json' } } : {}
-  const text = await (await fetch(new URL(path, side.url), options)).text()
-  if (/"errors"|"code":/.test(text)) throw new Error(`${side.url}${path} answered ${text.slice(0, 500)}`)
 }
 
 function compare(measured: Readonly<Record<SideName, readonly Measured[]>>) {
@@ -117,4 +105,6 @@ function compare(measured: Readonly<Record<SideName, readonly Measured[]>>) {
   }
 }
 
-await main()
+if (values.mysql)
+  await benchMysql({ seconds, rounds, connections, pool: Number(values.pool), case: values.case, keep: values.keep })
+else await main()

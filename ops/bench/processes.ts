@@ -5,6 +5,8 @@ import { cpus, loadavg, tmpdir, totalmem } from 'node:os'
 import { join, resolve } from 'node:path'
 import { environment } from '../../schemas/config/environment.ts'
 import { endProcess } from '../local/child.ts'
+import { bringMariadb } from '../local/mariadb-binaries.ts'
+import { type MariadbServer, startMariadb } from '../local/mariadb-server.ts'
 import { findNats } from '../local/nats-binary.ts'
 import { type NatsServer, startNats } from '../local/nats-server.ts'
 import { type PostgresServer, startPostgres } from '../local/postgres-server.ts'
@@ -19,6 +21,14 @@ export class Bench implements AsyncDisposable {
 
   async postgres(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
     const server = await startPostgres({ dataDir: join(this.#folder, `postgres-${this.#ends.length}`), settings })
+    this.#ends.push(() => server.stop())
+    return server
+  }
+
+  async mariadb(): Promise<MariadbServer> {
+    const folder = resolve(checkout, environment().BUSBAR_DATA ?? '.busbar')
+    const binaries = await bringMariadb({ searchPath: searchPath(), folder })
+    const server = await startMariadb({ dataDir: join(this.#folder, `mariadb-${this.#ends.length}`), binaries })
     this.#ends.push(() => server.stop())
     return server
   }
