@@ -42,6 +42,7 @@ function client(url: string): Call {
 export interface ProvisioningPlatform {
   readonly bus: Bus
   readonly natsUrl: string
+  readonly natsFolder: string
   readonly url: string
   readonly call: Call
   readonly home: string
@@ -128,7 +129,20 @@ export async function platform(
   })
   t.teardown(() => gateway.stop())
   const { url } = gateway
-  return { bus, natsUrl: nats.url, url, call: client(url), home, ownDisk, secretKeys, ports, observations, startWorker }
+  const { url: natsUrl, dataDir: natsFolder } = nats
+  return {
+    bus,
+    natsUrl,
+    natsFolder,
+    url,
+    call: client(url),
+    home,
+    ownDisk,
+    secretKeys,
+    ports,
+    observations,
+    startWorker,
+  }
 }
 
 /** Whether there is a small disk in that place now: root alone can make one. */

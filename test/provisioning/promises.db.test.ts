@@ -1,9 +1,14 @@
+import { spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { decide } from '../../bus/decide.ts'
 import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
 import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
+import { decideOperation, instance } from '../../schemas/provisioning/instance.ts'
+import { instancePlace } from '../../workers/provisioning/runner.ts'
 import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
 import { eventually, platform, query } from './platform.ts'
 
@@ -12,7 +17,7 @@ t.setTimeout(240_000)
 const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', tier: 'FREE' }
 
 t.test('requests that meet have one order; a group reaches its instances; a point is measured once', async (t) => {
-  const { call, bus, url: address, home } = await platform(t)
+  const { call, bus, url: address, home, natsFolder } = await platform(t)
   const url = async () => (await call('GET', '/api/provision/shop/credentials')).body.connectionUrl
   const codes = (answers: readonly { status: number; body: { code?: string } }[]) =>
     answers.map(({ status, body }) => body.code ?? status).sort()
@@ -39,6 +44,19 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const [first, second] = await Promise.all([1, 2].map(() => call('POST', '/api/provision/shop/backup/trigger?wait=30', undefined, key))) // biome-ignore format: a pair
     t.equal(first!.body.operation.id, second!.body.operation.id, 'a key stands for one operation')
     t.equal((await call('GET', '/api/provision/shop/backup/list')).body.backups.length, 1)
+  })
+
+  await t.test('a backup is restored as a test when its time has come', async (t) => {
+    const backups = async () => (await call('GET', '/api/provision/shop/backup/list')).body.backups
+    const [{ id: backupId, verified }] = await backups()
+    t.equal(verified, null)
+    const due = { id: 'due', type: 'VERIFY_BACKUP', request: { backupId }, by: 'busbar', at: Date.now() } as const
+    const place = { ...instancePlace('shop'), aggregate: instance, actor: 'busbar' }
+    await decide(bus, { ...place, decide: (state) => decideOperation(state, 'shop', due) })
+    await eventually(async () => {
+      const [found] = await backups()
+      if (found.verified?.result !== 'OK' || !found.verified.restored) throw new Error(JSON.stringify(found.verified))
+    })
   })
 
   await t.test('what a group says counts, unless the instance says otherwise', async (t) => {
@@ -90,6 +108,25 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const pid = readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0]
     t.not(statSync(`/proc/${pid}`).uid, 0)
     t.same(await query(await url(), "select current_setting('listen_addresses') as at"), [{ at: '127.0.0.1' }])
+  })
+
+  await t.test('passwords are in nobody’s files', async (t) => {
+    const { password } = (await call('GET', '/api/provision/shop/credentials')).body
+    const rotated = (await call('POST', '/api/provision/shop/credentials/rotate')).body.password
+    for (const secret of [password, rotated]) {
+      t.equal(spawnSync('grep', ['-rqF', secret, home, natsFolder]).status, 1)
+    }
+    t.equal(spawnSync('grep', ['-rqF', 'acme', natsFolder]).status, 0, 'where the rest is')
+  })
+
+  await t.test('a folder that carries another uid is left alone', async (t) => {
+    const { id } = (await call('GET', '/api/provision/shop')).body
+    const mark = join(home, 'instances', id, 'instance.json')
+    const own = readFileSync(mark, 'utf8')
+    writeFileSync(mark, JSON.stringify({ uid: randomUUID() }))
+    t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 500)
+    t.same(await query(await url(), 'select 1 as one'), [{ one: 1 }], 'with all that runs in it')
+    writeFileSync(mark, own)
   })
 
   await t.test('protection and deletion that meet have one winner', async (t) => {
