@@ -63,6 +63,30 @@ t.test('a function that takes too much hurts only itself', { timeout: 200_000 },
   }),
 )
 
+t.test('derivations that take long leave threads for the computations of others', { timeout: 100_000 }, (t) =>
+  withNeighbours(t, async ({ deploy, call }) => {
+    const derives = (iterations: number, bits: number, count: number) => `export async function handler() {
+      const key = await crypto.subtle.importKey('raw', new Uint8Array(8), 'PBKDF2', false, ['deriveBits'])
+      const algorithm = { name: 'PBKDF2', hash: 'SHA-512', salt: new Uint8Array(8), iterations: ${iterations} }
+      await Promise.all(Array.from({ length: ${count} }, () => crypto.subtle.deriveBits(algorithm, key, ${bits}))) }`
+    await deploy(
+      'good',
+      'export const handler = async () => (await crypto.subtle.digest("SHA-256", new Uint8Array(9))).byteLength',
+    )
+    const refused = /iterations are more than is derived|At most 1048576 bits/
+    for (const [id, bits] of [['bits', 2 ** 27] as const, ['rounds', 2 ** 12] as const]) {
+      await deploy(id, derives(1_000_000, bits, 2))
+      t.match(await call(id), { code: 'threw', message: refused }, id)
+    }
+    const ids = ['a0', 'a1', 'a2', 'a3']
+    for (const id of ids) await deploy(id, derives(1_000_000, 512, 100))
+    const derived = ids.map((id) => call(id, {}, { timeoutMs: 4_000 }))
+    for (let n = 0; n < 10; n++) t.match(await call('good', {}, { timeoutMs: 3_000 }), { value: 32 })
+    for (const reply of await Promise.all(derived)) t.equal(reply.code, 'timeout')
+    t.match(await call('good', {}, { timeoutMs: 3_000 }), { value: 32 })
+  }),
+)
+
 t.test('several at the same time hurt nobody else either', { timeout: 100_000 }, (t) =>
   withNeighbours(t, async ({ deploy, call, observations }) => {
     const names = [

@@ -1,7 +1,7 @@
 import type { AsyncOperation, SyncOperation } from '../sandbox/operations.ts'
 import { pack } from '../sandbox/wire.ts'
 import { LOG_LIMITS, type LogLimits, type LogLine, logSink } from './operations-log.ts'
-import { subtleOperation } from './operations-subtle.ts'
+import { isLong, subtleOperation } from './operations-subtle.ts'
 import { OperationError, refusal, syncOperations } from './operations-sync.ts'
 
 /** What the operations of one isolate need of the process around it. */
@@ -33,6 +33,8 @@ export interface HostOperations {
   readonly begin: (id: unknown, name: unknown, argument: unknown, invocationId: unknown) => void
   /** Operations begun and not settled, the timer left out. */
   readonly pending: () => number
+  /** Operations that keep a thread of the process: they cannot be stopped. */
+  readonly computing: () => number
   /** True while a wake-up is asked for. */
   readonly hasTimer: () => boolean
   /** Takes back the wake-up and drops every answer that still comes. */
@@ -47,8 +49,10 @@ const FORWARDED: ReadonlySet<string> = new Set<ForwardedOperation>([
   'kv-list',
 ])
 const MAX_PENDING = 512
-/** They run on the few threads that all isolates of the process share. */
+/** They run on the four threads that all isolates of the process share. */
 const MAX_SUBTLE = 2
+/** Of those that may take seconds, in the whole process: the others find a thread. */
+const longTurn = turns(2)
 const MAX_TIMER_MS = 2_147_483_647
 
 /** The host side of one isolate's operations. */
@@ -58,6 +62,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
   let timer: NodeJS.Timeout | undefined
   const forwarded = new Map<number, Forwarded>()
   let pending = 0
+  let computing = 0
   let closed = false
 
   function wake(id: number, argument: string): void {
@@ -81,8 +86,18 @@ export function hostOperations(options: OperationsOptions): HostOperations {
       return await operation.answer
     }
     if (name !== 'subtle') throw unknownOperation()
-    const { head, rest } = await turn(() => subtleOperation(argument))
+    const { head, rest } = await turn(() => (isLong(argument) ? longTurn(() => compute(argument)) : compute(argument)))
     return `=${pack(head, rest)}`
+  }
+
+  async function compute(argument: string) {
+    if (closed) throw new OperationError('AbortError', 'The call is over')
+    computing++
+    try {
+      return await subtleOperation(argument)
+    } finally {
+      computing--
+    }
   }
 
   async function run(id: number, name: string, argument: string, invocationId: string): Promise<void> {
@@ -112,6 +127,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
       else if (pending < MAX_PENDING) void run(id, name, argument, String(invocationId))
     },
     pending: () => pending,
+    computing: () => computing,
     hasTimer: () => timer !== undefined,
     close() {
       closed = true

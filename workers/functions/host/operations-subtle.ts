@@ -28,6 +28,14 @@ interface Asked {
 const MAX_BYTES = 16_777_216
 const MAX_RSA_BITS = 4096
 const MAX_PBKDF2_ITERATIONS = 1_000_000
+/** Iterations of all the blocks that the bits are made of. */
+const MAX_PBKDF2_ROUNDS = 2_000_000
+/** Of what is derived, and of keys that are made. */
+const MAX_BITS = 2 ** 20
+/** Salts and the like: they are hashed again for each block. */
+const MAX_PARAMETER_BYTES = 65_536
+/** Of a key in any format but `raw`; one of RSA with 4096 bits is a fifth of it. */
+const MAX_KEY_CHARS = 16_384
 
 /** One `crypto.subtle` call for a guest, done by Node's. @throws {OperationError} under the DOMException name of the failure */
 export async function subtleOperation(argument: string): Promise<Answer> {
@@ -47,13 +55,52 @@ export async function subtleOperation(argument: string): Promise<Answer> {
   }
 }
 
-function bounded(algorithm: unknown): void {
-  const { modulusLength, iterations } = (algorithm ?? {}) as { modulusLength?: unknown; iterations?: unknown }
-  if (Number(modulusLength ?? 0) > MAX_RSA_BITS)
-    throw new OperationError('NotSupportedError', `RSA keys have at most ${MAX_RSA_BITS} bits here`)
-  if (Number(iterations ?? 0) > MAX_PBKDF2_ITERATIONS)
-    throw new OperationError('NotSupportedError', `At most ${MAX_PBKDF2_ITERATIONS} iterations are done here`)
+interface Parameters {
+  readonly name?: unknown
+  readonly modulusLength?: unknown
+  readonly iterations?: unknown
+  readonly length?: unknown
+  readonly hash?: unknown
 }
+
+const unsupported = (text: string) => new OperationError('NotSupportedError', text)
+
+function bounded(algorithm: unknown): void {
+  if (typeof algorithm !== 'object' || algorithm === null) return
+  const { modulusLength, iterations, length } = algorithm as Parameters
+  if (Number(modulusLength ?? 0) > MAX_RSA_BITS) throw unsupported(`RSA keys have at most ${MAX_RSA_BITS} bits here`)
+  if (Number(iterations ?? 0) > MAX_PBKDF2_ITERATIONS)
+    throw unsupported(`At most ${MAX_PBKDF2_ITERATIONS} iterations are done here`)
+  if (Number(length ?? 0) > MAX_BITS) throw unsupported(`Keys have at most ${MAX_BITS} bits here`)
+  for (const [name, value] of Object.entries(algorithm)) {
+    if (value instanceof Uint8Array && value.length > MAX_PARAMETER_BYTES)
+      throw unsupported(`${name} has at most ${MAX_PARAMETER_BYTES} bytes here`)
+  }
+}
+
+function boundedDerivation(algorithm: unknown, length: number | null): void {
+  const bits = length ?? 0
+  if (bits > MAX_BITS) throw unsupported(`At most ${MAX_BITS} bits are derived here`)
+  const { iterations, hash } = algorithm as Parameters
+  const blocks = Math.ceil(bits / blockBits(hash))
+  if (Number(iterations ?? 0) * blocks > MAX_PBKDF2_ROUNDS)
+    throw unsupported(`${bits} bits with ${iterations} iterations are more than is derived here`)
+}
+
+/** Of a hash, by its name: what is none of these is refused by what derives. */
+function blockBits(hash: unknown): number {
+  const bits = Number(/[0-9]+$/.exec(nameOf(hash))?.[0])
+  return bits >= 256 ? bits : 160
+}
+
+/** Whether it can keep one of the few threads of the process for long. */
+export function isLong(argument: string): boolean {
+  const { method, algorithm } = unpack<Asked>(argument).head
+  return method === 'deriveBits' || (method === 'generateKey' && /^rsa/i.test(nameOf(algorithm)))
+}
+
+const nameOf = (algorithm: unknown): string =>
+  String(typeof algorithm === 'object' && algorithm !== null ? (algorithm as Parameters).name : algorithm)
 
 const bytesReply = (bytes: ArrayBuffer): Answer => ({ head: null, rest: Buffer.from(bytes).toString('latin1') })
 
@@ -79,6 +126,7 @@ async function dispatch(
     }
     case 'deriveBits': {
       const length = extra === null ? null : Number(extra)
+      boundedDerivation(algorithm, length)
       return bytesReply(await subtle.deriveBits(await withPublicKey(algorithm), await keyFor(key), length as number))
     }
     case 'generateKey':
@@ -103,7 +151,20 @@ async function keyFor(key: GuestKey | null): Promise<webcrypto.CryptoKey> {
   return await importAs(key.format, key.material, revive(key.algorithm) as webcrypto.Algorithm, key.usages)
 }
 
-function importAs(
+async function importAs(
+  format: GuestKey['format'],
+  material: string | JsonWebKey,
+  algorithm: webcrypto.Algorithm,
+  usages: webcrypto.KeyUsage[],
+): Promise<webcrypto.CryptoKey> {
+  const chars = typeof material === 'string' ? material.length : JSON.stringify(material).length
+  if (format !== 'raw' && chars > MAX_KEY_CHARS) throw unsupported('The key is larger than is used here')
+  const key = await importUnbounded(format, material, algorithm, usages)
+  bounded(key.algorithm)
+  return key
+}
+
+function importUnbounded(
   format: GuestKey['format'],
   material: string | JsonWebKey,
   algorithm: webcrypto.Algorithm,
