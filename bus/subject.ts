@@ -39,6 +39,11 @@ export function taskSubjects(group: string): string {
   return `${subject('task', group)}.>`
 }
 
+/** The consumer of the tasks of a group: there is one from the moment on that a worker has served it. */
+export function taskConsumer(group: string): string {
+  return `workers-workflows-tasks-${group}`
+}
+
 /** `abort.executions.<id>`, on core NATS: what workers run of it is to stop. */
 export function abortSubject(executionId: string): string {
   return subject('abort', 'executions', executionId)

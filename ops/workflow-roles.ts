@@ -81,6 +81,7 @@ export async function startWorkflowsWorker({ config, log }: RoleContext): Promis
     scripts: config['app.workflows.scripts'],
     containers: config['app.workflows.containers'],
     ownPlugins: config['app.workflows.plugins'] ?? [],
+    ...(config['app.workflows.worker-groups'] && { groups: config['app.workflows.worker-groups'] }),
     onObservation: observe(log),
   })
   return {

@@ -270,6 +270,11 @@ export const configKeys = {
     false,
     'Whether tasks may run shell, Node and Python scripts on the machine of the worker; on a loopback address `busbar up` says yes unless told otherwise',
   ),
+  'app.workflows.worker-groups': key(
+    Type.Array(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }), { minItems: 1, maxItems: 50 }),
+    undefined,
+    'Groups of tasks (`workerGroup`) that this worker serves, separated by commas; without it `default`, the tasks of no group',
+  ),
   'app.workflows.containers': key(
     text,
     '/var/run/docker.sock',

@@ -9,6 +9,7 @@ import { executeRoutes } from './execute.ts'
 import { deleteFlow, enableFlow, flowOfName, requireSaved, saveFlow } from './flow-store.ts'
 import { changedDraft, defaultNamespace, flowBodyOf, newDraft } from './flow-text.ts'
 import { type ById, changeOf, shownFlow } from './flow-view.ts'
+import { groupWarnings } from './group-warnings.ts'
 import { invalid, labelsField, pageOf, queryOf, replyList } from './request.ts'
 import { revisionRoutes } from './revisions.ts'
 import type { WorkflowService } from './service.ts'
@@ -26,7 +27,10 @@ export function flowRoutes(app: FastifyInstance, service: WorkflowService): void
     if (yamlContent === undefined) throw invalid('yamlContent', 'is required')
     const { plan, namespace, problems } = readFlow(yamlContent, plugins)
     if (plan === null) return { valid: false, errors: problems }
-    const warnings = credentialWarnings(service.credentials, told ?? namespace ?? defaultNamespace, plan)
+    const warnings = [
+      ...credentialWarnings(service.credentials, told ?? namespace ?? defaultNamespace, plan),
+      ...(await groupWarnings(service.bus, plan)),
+    ]
     return { valid: true, errors: [], ...(warnings.length > 0 && { warnings }) }
   })
   app.get<ById>('/api/v1/flows/:id', viewer, async ({ params }) => {

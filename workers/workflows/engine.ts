@@ -5,7 +5,7 @@ import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, load, readMessage } from '../../bus/load.ts'
 import { causationHeader, factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
-import { abortSubjects, dueSubjects, eventSubject, taskSubjects, unescapeToken } from '../../bus/subject.ts'
+import { abortSubjects, dueSubjects, eventSubject, taskConsumer, taskSubjects, unescapeToken } from '../../bus/subject.ts'
 import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
@@ -134,7 +134,7 @@ class Engine implements WorkflowEngine {
       handle: (delivery) => this.#takeCommand(delivery),
     })
     for (const group of groups) {
-      run(`workers-workflows-tasks-${group}`, {
+      run(taskConsumer(group), {
         stream: 'TASKS',
         subjects: [taskSubjects(group)],
         concurrency: taskConcurrency,

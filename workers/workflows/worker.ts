@@ -20,12 +20,23 @@ export interface WorkflowWorkerOptions {
   readonly containers?: string
   /** Folders and npm packages with plugins of the users' own. Default: none. */
   readonly ownPlugins?: readonly string[]
+  /** Of tasks that it serves. Default: those of no group. */
+  readonly groups?: readonly string[]
   readonly onObservation: (observation: EngineObservation | OwnPluginObservation) => void
 }
 
 /** The engine with the built-in plugins and those of the users' own, which it tells the gateways about. @throws {BusUnavailable}; {TypeError} for a key that is none */
 export async function startWorkflowWorker(options: WorkflowWorkerOptions): Promise<WorkflowEngine> {
-  const { bus, egress, secretKeys, scripts = false, containers = 'none', ownPlugins = [], onObservation } = options
+  const {
+    bus,
+    egress,
+    secretKeys,
+    scripts = false,
+    containers = 'none',
+    ownPlugins = [],
+    groups,
+    onObservation,
+  } = options
   await clearScratch()
   await publishManifests(bus, catalogue)
   const plugins = new Map(catalogue.map((plugin) => [plugin.manifest.id, plugin]))
@@ -40,7 +51,7 @@ export async function startWorkflowWorker(options: WorkflowWorkerOptions): Promi
     scripts,
     containers: containers === 'none' ? null : containers,
   })
-  const engine = await startWorkflowEngine({ bus, plugins, ...services, onObservation })
+  const engine = await startWorkflowEngine({ bus, plugins, ...services, ...(groups && { groups }), onObservation })
   return {
     async stop() {
       await own.stop()

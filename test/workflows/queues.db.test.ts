@@ -7,6 +7,7 @@ import { decideCancel } from '../../schemas/workflows/execution-decide.ts'
 import { decideGrant, slots } from '../../schemas/workflows/slots.ts'
 import { sendCommand } from '../../workers/workflows/follow-ups.ts'
 import { requestSlot } from '../../workers/workflows/slots.ts'
+import { startWorkflowWorker } from '../../workers/workflows/worker.ts'
 import { workflowStage } from './stage.ts'
 
 t.setTimeout(120_000)
@@ -112,6 +113,23 @@ t.test('or who finds none ends', async (t) => {
     t.match((await inStatus(await execute(flowId), 'CANCELLED', 'FAILED')).execution, { status })
     await cancel(first)
   }
+})
+
+t.test('tasks of a group wait for a worker that serves it', async (t) => {
+  const yamlContent = `name: grouped\ntasks: [{name: first, type: util.log, workerGroup: gpu, properties: {message: m}}]`
+  const warnings = async () => (await ask('POST', '/flows/validate', { body: { yamlContent } })).json.warnings
+  t.match(await warnings(), [{ path: 'first.workerGroup', message: /app\.workflows\.worker-groups=gpu/ }])
+  const id = await execute(await save(yamlContent))
+  await inStatus(id, 'RUNNING')
+  const worker = await startWorkflowWorker({
+    bus,
+    egress: { allow: [], deny: [] },
+    groups: ['gpu'],
+    onObservation: () => undefined,
+  })
+  t.teardown(() => worker.stop())
+  await inStatus(id, 'SUCCESS')
+  t.equal(await warnings(), undefined)
 })
 
 t.test('what went wrong', async (t) => t.same(faults, []))
