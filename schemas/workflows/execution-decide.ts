@@ -1,5 +1,5 @@
 import { Rejected } from '../failure.ts'
-import { type ExecutionState, isEnded, isLive, type Run } from './execution.ts'
+import { awaits, type ExecutionState, isEnded, isLive, isTurn, type Run, type Turn, turnOf } from './execution.ts'
 import { Advance, outputsTask, retryTime, type Surroundings } from './execution-advance.ts'
 import {
   EndRequested,
@@ -43,6 +43,8 @@ export type ExecutionCommand =
       readonly attempt: number
       /** Of the run when it was scheduled. */
       readonly round: number
+      /** Absent: 0. */
+      readonly generation?: number
       readonly startedAt: number
       readonly worker: string
       readonly result: TaskResult
@@ -90,12 +92,12 @@ function acceptSlot(plan: FlowPlan, advance: Advance, command: Slot, now: number
 type Result = Extract<ExecutionCommand, { type: 'result' }>
 
 function acceptResult(plan: FlowPlan, advance: Advance, command: Result, now: number): void {
-  const { run: key, attempt, round, startedAt, worker, result } = command
+  const { run: key, attempt, startedAt, worker, result } = command
   const run = advance.state.runs[key]
-  const awaited = run?.status === 'scheduled' && run.attempt === attempt && run.round === round
-  if (run === undefined || isEnded(advance.state.stage) || !awaited) {
+  const turn = turnOf(command)
+  if (isEnded(advance.state.stage) || !awaits(run, turn)) {
     // The very same result once more is no news.
-    const known = run?.attempt === attempt && run.status !== 'cancelled'
+    const known = run !== undefined && isTurn(run, { ...turn, round: run.round }) && run.status !== 'cancelled'
     if (!known && run !== undefined) advance.emit(LateResult.of({ run: key, attempt, outcome: result.kind, at: now }))
     return
   }
@@ -144,12 +146,11 @@ export function findTask(plan: FlowPlan, { task: name }: Pick<Run, 'task'>): Tas
 /** A task that must not run twice is claimed before it runs: empty when this attempt is claimed by somebody. */
 export function decideClaim(
   state: ExecutionState,
-  { run: key, attempt, worker, now }: { run: string; attempt: number; worker: string; now: number },
+  { run: key, turn, worker, now }: { run: string; turn: Turn; worker: string; now: number },
 ): readonly ExecutionFact[] {
   const run = state.runs[key]
-  if (isEnded(state.stage) || run?.status !== 'scheduled' || run.attempt !== attempt || run.claimedBy !== null)
-    return []
-  return [TaskClaimed.of({ run: key, attempt, worker, at: now })]
+  if (isEnded(state.stage) || !awaits(run, turn) || run.claimedBy !== null) return []
+  return [TaskClaimed.of({ run: key, attempt: turn.attempt, worker, at: now })]
 }
 
 /**

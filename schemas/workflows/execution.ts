@@ -36,6 +36,8 @@ export interface ExecutionState {
   readonly runs: Readonly<Record<string, Run>>
   /** Names of tasks that have run to an end: their number is `tasksExecuted`. */
   readonly executed: Readonly<Record<string, true>>
+  /** How often a control task began again, with nothing under it: the generation of runs that begin now. Absent: 0. */
+  readonly generation?: number
 }
 
 /** One task of an execution; in a loop, of one iteration. */
@@ -50,6 +52,8 @@ export interface Run {
   readonly attempt: number
   /** How often the condition of a loop has been asked in this attempt. */
   readonly round: number
+  /** Keeps it apart from runs of the same key in an earlier attempt of a control task around it. Absent: 0. */
+  readonly generation?: number
   /** When the status began; of `retrying`, when it ends. */
   readonly at: number
   readonly firstAt: number
@@ -254,13 +258,15 @@ export class Draft {
     const { run: key, attempt, task, type, at, lease, round } = data
     const known = this.#runs[key]
     if (known === undefined) {
-      this.#put(key, newRun({ task, type, at, lease }))
+      const { generation } = this.state
+      this.#put(key, { ...newRun({ task, type, at, lease }), ...(generation && { generation }) })
       return
     }
-    if (round === undefined) {
+    if (round === undefined && known.opening !== null) {
       // Another attempt of a control task begins with nothing under it.
       this.#forget(childPrefix(key))
       this.#forget(`${key}[`)
+      this.state.generation = (this.state.generation ?? 0) + 1
     }
     const again = round === undefined ? { loop: null, opening: null, phase: 'body' as const, answer: null } : {}
     this.#put(key, {
@@ -325,6 +331,31 @@ export class Draft {
       if (key !== rootKey && key.startsWith(prefix)) delete this.#runs[key]
     }
   }
+}
+
+/** One time that a run is run: what is found out in another one is not its result. */
+export interface Turn {
+  readonly attempt: number
+  readonly round: number
+  readonly generation: number
+}
+
+export function turnOf({ attempt, round, generation = 0 }: Pick<Run, 'attempt' | 'round' | 'generation'>): Turn {
+  return { attempt, round, generation }
+}
+
+/** Whether a run is in the hands of a worker, or on its way there, for this turn. */
+export function awaits(run: Run | undefined, turn: Turn): run is Run {
+  return run?.status === 'scheduled' && isTurn(run, turn)
+}
+
+export function isTurn(run: Run, { attempt, round, generation }: Turn): boolean {
+  return run.attempt === attempt && run.round === round && (run.generation ?? 0) === generation
+}
+
+/** Of messages about a turn. */
+export function turnId(executionId: string, run: string, { attempt, round, generation }: Turn): string {
+  return `${executionId}/${run}/${attempt}/${round}${generation === 0 ? '' : `/${generation}`}`
 }
 
 function newRun(known: Pick<Run, 'task' | 'type' | 'at' | 'lease'>): Run {

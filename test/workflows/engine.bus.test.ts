@@ -11,9 +11,10 @@ import { execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
-import { definePlugin, type Plugin, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { definePlugin, type Plugin, TaskFailure, type TaskServices } from '../../workers/workflows/plugin.ts'
 import { choose } from '../../workers/workflows/plugins/core/if.ts'
 import { log } from '../../workers/workflows/plugins/core/log.ts'
+import { parallel } from '../../workers/workflows/plugins/core/parallel.ts'
 import { startExecution } from '../../workers/workflows/start-execution.ts'
 import { testNats } from '../support/servers.ts'
 import { flow as plan, sequence, task } from './plans.ts'
@@ -31,7 +32,25 @@ const echo = definePlugin({
   },
 })
 
-const plugins = new Map<string, Plugin>([log, choose, echo].map((each) => [each.manifest.id, each]))
+/** Fails so often, for each value. */
+const failing = new Map<string, number>()
+const flaky = definePlugin({
+  id: 'test.flaky',
+  name: 'Flaky',
+  category: 'Custom',
+  description: 'Fails for a while.',
+  input: Type.Object({ name: Type.String() }),
+  output: Type.Object({}),
+  example: '',
+  async run({ input: { name } }) {
+    const left = failing.get(name) ?? 0
+    failing.set(name, left - 1)
+    if (left > 0) throw new TaskFailure('unavailable', 'Not yet')
+    return {}
+  },
+})
+
+const plugins = new Map<string, Plugin>([log, choose, echo, flaky, parallel].map((each) => [each.manifest.id, each]))
 
 async function engineOf(bus: Bus) {
   return await startWorkflowEngine({
@@ -120,5 +139,13 @@ t.test('the engine', async (t) => {
     const state = await ended(bus, await run(bus, await save(bus, plan(tasks))))
     t.equal(state.stage, 'success')
     t.equal(Object.keys(state.executed).length, 20)
+  })
+  t.test('runs on the queue once more what is under a control task that is tried again', async (t) => {
+    const retry = { maxAttempts: 5, delayMs: 20, backoff: 'constant', factor: 1, maxDelayMs: 20, jitter: 0 } as const
+    failing.set('b', 2)
+    const under = ['a', 'b', 'c'].map((name) => task(name, { type: 'test.flaky', properties: { name } }))
+    const all = task('all', { type: 'core.parallel', retry, blocks: { tasks: under } })
+    const state = await ended(bus, await run(bus, await save(bus, plan([all]))))
+    t.match(state, { stage: 'success', runs: { all: { attempt: 3 } } })
   })
 })

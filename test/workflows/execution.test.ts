@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Rejected } from '../../schemas/failure.ts'
-import { execution, initialExecution, isEnded, isLive } from '../../schemas/workflows/execution.ts'
+import { execution, initialExecution, isEnded, isLive, turnId, turnOf } from '../../schemas/workflows/execution.ts'
 import {
   decideAnswer,
   decideCancel,
@@ -202,6 +202,42 @@ t.test('control tasks', async (t) => {
     t.equal(run.run('all.a'), undefined)
     run.open('all', block('tasks'))
     t.same(run.scheduled, ['all.a', 'all.b', 'all.c'])
+    const late = run.result('all.a', { kind: 'success', outputs: { json: 'old' } }, { generation: 0 })
+    t.same(
+      late.map(({ type }) => type),
+      ['executions.task.late-result'],
+      'what the attempt before has still found is not taken for this one',
+    )
+    const stale = { run: 'all.a', turn: { attempt: 1, round: 0, generation: 0 }, worker: 'w1', now: run.now }
+    t.same(decideClaim(run.state, stale), [], 'nor may it begin')
+  })
+
+  t.test('no turn of a task has the id of another', async (t) => {
+    const loop = task('each', { type: 'items', blocks: { tasks: [task('a', { retry })] } })
+    const run = new Simulation(flow([task('all', { type: 'block', retry, blocks: { tasks: [loop, task('b')] } })]))
+    const ids = new Set<string>()
+    const note = () => {
+      for (const key of run.scheduled) ids.add(turnId('e1', key, turnOf(run.run(key)!)))
+    }
+    run.begin()
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      note()
+      run.open('all', block('tasks'))
+      note()
+      run.open('all.each', items(2))
+      note()
+      run.fail('all.each[0].a', 'unavailable')
+      run.later(200)
+      note()
+      run.succeed('all.each[0].a')
+      note()
+      run.fail('all.b', 'unavailable')
+      run.later(500)
+    }
+    const begun = run.facts.filter(({ type }) => type === 'executions.task.scheduled').length
+    t.equal(run.state.stage, 'failed')
+    t.equal(begun, 3 * 6, 'all, each, b, the first item twice and the second')
+    t.equal(ids.size, begun)
   })
 
   t.test('a control task that takes too long fails with what is under it', async (t) => {
@@ -409,11 +445,11 @@ t.test('places of a flow', async (t) => {
 
 t.test('a task is claimed once', async (t) => {
   const run = new Simulation(flow([task('a')])).begin()
-  const claim = { run: 'a', attempt: 1, worker: 'w1', now: 1 }
+  const claim = { run: 'a', turn: { attempt: 1, round: 0, generation: 0 }, worker: 'w1', now: 1 }
   run.add(decideClaim(run.state, claim))
   t.equal(run.run('a')!.claimedBy, 'w1')
   t.same(decideClaim(run.state, { ...claim, worker: 'w2' }), [])
-  t.same(decideClaim(run.state, { ...claim, attempt: 2 }), [])
+  t.same(decideClaim(run.state, { ...claim, turn: { ...claim.turn, attempt: 2 } }), [])
 })
 
 t.test('what another execution has done is not done again', async (t) => {

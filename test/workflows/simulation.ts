@@ -4,6 +4,8 @@ import {
   initialExecution,
   isEnded,
   type Run,
+  type Turn,
+  turnOf,
 } from '../../schemas/workflows/execution.ts'
 import { decideCommands, type ExecutionCommand, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type ExecutionFact, type Opening } from '../../schemas/workflows/execution-facts.ts'
@@ -59,12 +61,10 @@ export class Simulation {
     return Object.entries(this.state.runs).flatMap(([key, run]) => (run.status === 'scheduled' ? [key] : []))
   }
 
-  result(
-    run: string,
-    result: TaskResult,
-    { attempt = this.state.runs[run]?.attempt ?? 1, round = this.state.runs[run]?.round ?? 0 } = {},
-  ): readonly ExecutionFact[] {
-    return this.send({ type: 'result', run, attempt, round, startedAt: this.now, worker: 'w1', result })
+  result(run: string, result: TaskResult, turn: Partial<Turn> = {}): readonly ExecutionFact[] {
+    const known = this.state.runs[run]
+    const { attempt, round, generation } = { ...turnOf(known ?? { attempt: 1, round: 0 }), ...turn }
+    return this.send({ type: 'result', run, attempt, round, generation, startedAt: this.now, worker: 'w1', result })
   }
 
   succeed(run: string, json: unknown = {}): readonly ExecutionFact[] {

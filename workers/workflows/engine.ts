@@ -5,8 +5,23 @@ import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, load, readMessage } from '../../bus/load.ts'
 import { causationHeader, factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
-import { abortSubjects, dueSubjects, eventSubject, taskConsumer, taskSubjects, unescapeToken } from '../../bus/subject.ts'
-import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import {
+  abortSubjects,
+  dueSubjects,
+  eventSubject,
+  taskConsumer,
+  taskSubjects,
+  unescapeToken,
+} from '../../bus/subject.ts'
+import {
+  awaits,
+  type Ending,
+  type ExecutionState,
+  execution,
+  isEnded,
+  turnId,
+  turnOf,
+} from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
@@ -210,19 +225,20 @@ class Engine implements WorkflowEngine {
   /** Runs a task from the queue. Its result is a command, so that results that come together are decided together. */
   async #takeTask({ data }: Delivery, ended: AbortSignal): Promise<void> {
     const queued = JSON.parse(Buffer.from(data).toString('utf8')) as QueuedTask
-    const { executionId, run: key, attempt, round } = queued
+    const { executionId, run: key } = queued
+    const turn = turnOf(queued)
     const { state } = await load(this.#bus, execution, executionPlace(executionId))
     const run = state.runs[key]
-    if (run?.status !== 'scheduled' || run.attempt !== attempt || run.round !== round) return
-    if (this.#running.has(executionId, key)) return
+    if (!awaits(run, turn)) return
     const plan = await this.#context.plans.get(state.created!)
+    if (this.#running.has(executionId, key, turn)) return
     const task = findTask(plan, run)
     const startedAt = this.#context.now()
-    const { signal, end } = this.#running.begin(executionId, key, attempt, round)
+    const { signal, end } = this.#running.begin(executionId, key, turn)
     let result: TaskResult
     try {
       const once = this.#context.isOnce(task)
-      if (once && !(await claim(this.#context, executionId, key, attempt))) {
+      if (once && !(await claim(this.#context, executionId, key, turn))) {
         const message = 'A worker died while it ran, and it must not run twice'
         result = { kind: 'failure', failure: { message, kind: 'lost' } }
       } else {
@@ -234,8 +250,8 @@ class Engine implements WorkflowEngine {
     // Handed back, not failed.
     if (ended.aborted) return
     const { worker } = this.#context
-    const command: ExecutionCommand = { type: 'result', run: key, attempt, round, startedAt, worker, result }
-    await sendCommand(this.#bus, executionId, command, `${executionId}/${key}/${attempt}/${round}/result`)
+    const command: ExecutionCommand = { type: 'result', run: key, ...turn, startedAt, worker, result }
+    await sendCommand(this.#bus, executionId, command, `${turnId(executionId, key, turn)}/result`)
   }
 
   async #abort(executionId: string): Promise<void> {
@@ -258,8 +274,8 @@ class Engine implements WorkflowEngine {
     const { executionId } = state.created!
     switch (followUp.type) {
       case 'queue': {
-        const { run, attempt, round, group } = followUp
-        return await queueTask(this.#bus, { executionId, run, attempt, round }, group, again)
+        const { run, turn, group } = followUp
+        return await queueTask(this.#bus, { executionId, run, ...turn }, group, again)
       }
       case 'timer':
         return await setExecutionTimer(this.#bus, executionId, followUp.id, followUp.at)

@@ -5,7 +5,7 @@ import { carrying } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
 import { newId } from '../../bus/message.ts'
 import { eventSubject } from '../../bus/subject.ts'
-import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, execution, isEnded, type Turn, turnOf } from '../../schemas/workflows/execution.ts'
 import {
   decideClaim,
   decideCommands,
@@ -228,7 +228,7 @@ export class ExecutionActor {
     if (taken.some(({ again }) => again)) return true
     const next = Object.values(state.runs).filter(({ status }) => status === 'scheduled')
     if (next.length === 0) return true
-    if (followUpsOf(plan, facts).some(({ type }) => type !== 'timer')) return true
+    if (followUpsOf(plan, facts, state).some(({ type }) => type !== 'timer')) return true
     return !next.every((run) => run.lease !== null && this.#context.isPure(findTask(plan, run)))
   }
 
@@ -254,7 +254,7 @@ export class ExecutionActor {
     const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
     const stored = { state, sequence: this.#stored?.sequence ?? expectedSequence }
     const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
-    await this.#followUp(stored, [...followUpsOf(plan, facts), ...left], again)
+    await this.#followUp(stored, [...followUpsOf(plan, facts, state), ...left], again)
   }
 
   async #lost(state: ExecutionState): Promise<ReadonlySet<string>> {
@@ -287,19 +287,20 @@ export class ExecutionActor {
     const leases = new Set([...this.#held.keys(), ...(this.#unsaved?.taken.map(({ lease }) => lease) ?? [])])
     for (const [key, run] of Object.entries(state.runs)) {
       const mine = run.status === 'scheduled' && run.lease !== null && leases.has(run.lease)
-      if (mine && !this.#context.running.has(this.id, key)) void this.#runTask(plan, state, key)
+      if (mine && !this.#context.running.has(this.id, key, turnOf(run))) void this.#runTask(plan, state, key)
     }
   }
 
   async #runTask(plan: FlowPlan, state: ExecutionState, key: string): Promise<void> {
-    const { attempt, round, lease, claimedBy } = state.runs[key]!
+    const { lease, claimedBy } = state.runs[key]!
+    const turn = turnOf(state.runs[key]!)
     const task = findTask(plan, state.runs[key]!)
     const startedAt = this.#context.now()
-    const { signal, end } = this.#context.running.begin(this.id, key, attempt, round)
+    const { signal, end } = this.#context.running.begin(this.id, key, turn)
     let result: Extract<ExecutionCommand, { type: 'result' }>['result']
     try {
       const once = this.#context.isOnce(task)
-      if (once && (claimedBy !== null || !(await claim(this.#context, this.id, key, attempt)))) {
+      if (once && (claimedBy !== null || !(await claim(this.#context, this.id, key, turn)))) {
         const message = 'A worker died while it ran, and it must not run twice'
         result = { kind: 'failure', failure: { message, kind: 'lost' } }
       } else {
@@ -315,8 +316,7 @@ export class ExecutionActor {
     const command = {
       type: 'result',
       run: key,
-      attempt,
-      round,
+      ...turn,
       startedAt,
       worker: this.#context.worker,
       result,
@@ -352,12 +352,12 @@ export async function claim(
   { bus, worker, now }: Pick<ActorContext, 'bus' | 'worker' | 'now'>,
   executionId: string,
   run: string,
-  attempt: number,
+  turn: Turn,
 ): Promise<boolean> {
   const place = { stream, subject: eventSubject('executions', 'execution', executionId) }
   for (let tries = 0; ; tries++) {
     const { state, sequence } = await load(bus, execution, place)
-    const facts = decideClaim(state, { run, attempt, worker, now: now() })
+    const facts = decideClaim(state, { run, turn, worker, now: now() })
     if (facts.length === 0) return false
     const next = facts.reduce(execution.evolve, state)
     const message = { id: newId(), facts, actor: worker, causation: run, ...carrying(execution, next) }

@@ -3,7 +3,15 @@ import { type Loaded, lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
 import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
-import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
+import {
+  type ExecutionState,
+  isEnded,
+  isLive,
+  type Run,
+  type Turn,
+  turnId,
+  turnOf,
+} from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
 import { endMessage } from '../../schemas/workflows/execution-end.ts'
 import type { ExecutionFact, Opening } from '../../schemas/workflows/execution-facts.ts'
@@ -14,8 +22,7 @@ export type FollowUp =
   | {
       readonly type: 'queue'
       readonly run: string
-      readonly attempt: number
-      readonly round: number
+      readonly turn: Turn
       readonly group: string
     }
   | { readonly type: 'timer'; readonly id: string; readonly at: number }
@@ -31,7 +38,11 @@ const deadlineTimer = 'deadline'
 const slaTimer = 'sla'
 
 /** What facts that were just decided call for. */
-export function followUpsOf(plan: FlowPlan, facts: readonly ExecutionFact[]): readonly FollowUp[] {
+export function followUpsOf(
+  plan: FlowPlan,
+  facts: readonly ExecutionFact[],
+  { runs }: ExecutionState,
+): readonly FollowUp[] {
   return facts.flatMap((fact): readonly FollowUp[] => {
     switch (fact.type) {
       case 'executions.execution.started':
@@ -44,7 +55,10 @@ export function followUpsOf(plan: FlowPlan, facts: readonly ExecutionFact[]): re
         return [{ type: 'abort' }, { type: 'ended' }]
       case 'executions.task.scheduled': {
         const { run, attempt, round = 0, lease, task } = fact.data
-        return lease === null ? [{ type: 'queue', run, attempt, round, group: groupOf(plan, task) }] : []
+        const scheduled = runs[run]
+        // What more has become of it in the same decision leaves nothing to be run.
+        if (lease !== null || scheduled === undefined) return []
+        return [{ type: 'queue', run, turn: turnOf({ ...scheduled, attempt, round }), group: groupOf(plan, task) }]
       }
       case 'executions.task.failed':
         return timer(`${fact.data.run}/${fact.data.attempt}/retry`, fact.data.retryAt)
@@ -75,11 +89,11 @@ export function outstanding(plan: FlowPlan, state: ExecutionState, lost: Readonl
 }
 
 function outstandingOf(plan: FlowPlan, key: string, run: Run, lost: ReadonlySet<string>): readonly FollowUp[] {
-  const { status, attempt, round, lease, task, at, opening, deadlineAt } = run
+  const { status, attempt, lease, task, at, opening, deadlineAt } = run
   if (!isLive(run)) return []
   if (status === 'scheduled') {
     const queued = lease === null || lost.has(lease)
-    return queued ? [{ type: 'queue', run: key, attempt, round, group: groupOf(plan, task) }] : []
+    return queued ? [{ type: 'queue', run: key, turn: turnOf(run), group: groupOf(plan, task) }] : []
   }
   if (status === 'retrying') return timer(`${key}/${attempt}/retry`, at)
   const own = opening === null ? [] : opened(key, attempt, opening)
@@ -105,11 +119,13 @@ export interface QueuedTask {
   readonly run: string
   readonly attempt: number
   readonly round: number
+  /** Absent: 0. */
+  readonly generation?: number
 }
 
 /** Stored once, however often it is sent within the time in which it can be unanswered. @throws {BusUnavailable} */
 export async function queueTask(bus: Bus, task: QueuedTask, group: string, again: boolean): Promise<void> {
-  const id = `${task.executionId}/${task.run}/${task.attempt}/${task.round}`
+  const id = turnId(task.executionId, task.run, turnOf(task))
   const subject = taskSubject(group, id)
   // The queue knows ids for two minutes; a task can lie there, or run, for longer.
   if (again && (await lastMessage(bus, 'TASKS', subject)) !== null) return

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { type CredentialData, credentialText } from '../../schemas/workflows/credential.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
-import type { ExecutionState } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, turnOf } from '../../schemas/workflows/execution.ts'
 import { outputsTask } from '../../schemas/workflows/execution-advance.ts'
 import type { TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import type { Value } from '../../schemas/workflows/execution-facts.ts'
@@ -127,7 +127,7 @@ interface PluginCall {
 
 async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: PluginCall): Promise<unknown> {
   const { state, run, task, signal } = attempt
-  const { attempt: number, round } = state.runs[run]!
+  const { attempt: number, round, generation } = turnOf(state.runs[run]!)
   const { executionId, flowId, namespace } = state.created!
   const timeoutMs = call.plugin.manifest.control ? defaultTimeoutMs : (task.timeoutMs ?? defaultTimeoutMs)
   const limit = limited(signal, timeoutMs)
@@ -149,7 +149,8 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
     task: { executionId, flowId, namespace, run, attempt: number },
     round,
     blocks: Object.keys(task.blocks),
-    childId: derivedId(`${executionId}/${run}/${number}`),
+    // Not the child of an earlier turn, which has ended.
+    childId: derivedId(`${executionId}/${run}/${number}${generation === 0 ? '' : `//${generation}`}`),
   }
   try {
     return await settled(call.plugin.run(given), limit.signal)

@@ -1,17 +1,19 @@
-import type { ExecutionState } from '../../schemas/workflows/execution.ts'
+import { awaits, type ExecutionState, type Turn } from '../../schemas/workflows/execution.ts'
 
 interface Running {
-  readonly attempt: number
-  readonly round: number
+  readonly turn: Turn
   readonly controller: AbortController
 }
+
+const unwanted = new Error('The task was cancelled')
 
 /** What this process runs at the moment, so that it can be stopped when it is not wanted any more. */
 export class RunningTasks {
   readonly #byExecution = new Map<string, Map<string, Running>>()
 
-  has(executionId: string, run: string): boolean {
-    return this.#byExecution.get(executionId)?.has(run) ?? false
+  has(executionId: string, run: string, { attempt, round, generation }: Turn): boolean {
+    const turn = this.#byExecution.get(executionId)?.get(run)?.turn
+    return turn?.attempt === attempt && turn.round === round && turn.generation === generation
   }
 
   isEmpty(executionId: string): boolean {
@@ -19,9 +21,11 @@ export class RunningTasks {
   }
 
   /** Its signal is aborted by `stopUnwanted` and `stopAll`; `end` when it is through. */
-  begin(executionId: string, run: string, attempt: number, round: number): { signal: AbortSignal; end: () => void } {
+  begin(executionId: string, run: string, turn: Turn): { signal: AbortSignal; end: () => void } {
     const runs = this.#byExecution.get(executionId) ?? new Map<string, Running>()
-    const running = { attempt, round, controller: new AbortController() }
+    // Whatever runs under this key is of an earlier turn.
+    runs.get(run)?.controller.abort(unwanted)
+    const running = { turn, controller: new AbortController() }
     this.#byExecution.set(executionId, runs.set(run, running))
     const end = () => {
       if (runs.get(run) === running) runs.delete(run)
@@ -32,10 +36,8 @@ export class RunningTasks {
 
   /** Stops what the execution does not wait for any more. */
   stopUnwanted(executionId: string, state: ExecutionState): void {
-    for (const [key, { attempt, round, controller }] of this.#byExecution.get(executionId) ?? []) {
-      const run = state.runs[key]
-      const wanted = run?.status === 'scheduled' && run.attempt === attempt && run.round === round
-      if (!wanted) controller.abort(new Error('The task was cancelled'))
+    for (const [key, { turn, controller }] of this.#byExecution.get(executionId) ?? []) {
+      if (!awaits(state.runs[key], turn)) controller.abort(unwanted)
     }
   }
 
