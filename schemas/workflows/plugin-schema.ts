@@ -40,10 +40,15 @@ export function withoutNulls(schema: unknown, value: unknown): unknown {
   const kept = Object.entries(chosen).flatMap(([name, given]): [string, unknown][] => {
     const own = Object.hasOwn(properties, name)
     const property = own ? (properties[name] as Schema) : rest
-    if (own && given === null && !takesNull(property as Schema) && !required.has(name)) return []
+    if (own && given === null && !required.has(name) && isNullable(property as Schema)) return []
     return [[name, withoutNulls(property, given)]]
   })
   return Object.fromEntries(kept)
+}
+
+/** Without a default of its own, and without a meaning for null. */
+function isNullable(property: Schema): boolean {
+  return property.default === undefined && !takesNull(property)
 }
 
 /** Of properties without a name of their own. */

@@ -28,7 +28,10 @@ const words = 'a word and another, '.repeat(200_000)
 
 const walks: Readonly<Record<string, Walk>> = {
   'script.shell': { wrong: [{ script: 'exit 3' }, /ended with 3/], long: { script: 'sleep 1000 & sleep 1000' } },
-  'script.python': { wrong: [{ script: 'raise ValueError("no")' }, /ValueError: no/], long: { script: 'while True: pass' } },
+  'script.python': {
+    wrong: [{ script: 'raise ValueError("no")' }, /ValueError: no/],
+    long: { script: 'while True: pass' },
+  },
   'core.if': { wrong: [{}, /properties/], long: { condition: true }, atOnce: true },
   'core.switch': { wrong: [{}, /properties/], long: { value: 'a' }, atOnce: true },
   'core.foreach': { wrong: [{ items: 'no list' }, /items is no list/], long: { items: 1_000 }, atOnce: true },
@@ -37,41 +40,105 @@ const walks: Readonly<Record<string, Walk>> = {
   'core.subflow': { wrong: [{}, /properties/], long: { flowId: 'other' }, atOnce: true },
   'core.approval': { wrong: [{ timeout: 'soon' }, /timeout/], long: {}, atOnce: true },
   'util.log': { wrong: [{ level: 'loud', message: '' }, /properties\.level/], long: { message: words }, atOnce: true },
-  'util.set': { wrong: [{ values: {}, assert: [{ that: false, message: 'not so' }] }, /not so/], long: { values: { items } }, atOnce: true },
-  'core.kv': { wrong: [{ operation: 'get' }, /properties\.key is needed/], long: { operation: 'put', key: 'k', value: 1 }, atOnce: true },
+  'util.set': {
+    wrong: [{ values: {}, assert: [{ that: false, message: 'not so' }] }, /not so/],
+    long: { values: { items } },
+    atOnce: true,
+  },
+  'core.kv': {
+    wrong: [{ operation: 'get' }, /properties\.key is needed/],
+    long: { operation: 'put', key: 'k', value: 1 },
+    atOnce: true,
+  },
   'core.fail': { wrong: [{ message: 'as told' }, /as told/], long: { message: 'x', condition: false }, atOnce: true },
-  'flow.map': { wrong: [{ items: [1], expression: '(' }, /properties\.expression/], long: { items: [1], expression: endless } },
-  'flow.reduce': { wrong: [{ items: [1], expression: '(' }, /properties\.expression/], long: { items: [1], expression: endless } },
+  'flow.map': {
+    wrong: [{ items: [1], expression: '(' }, /properties\.expression/],
+    long: { items: [1], expression: endless },
+  },
+  'flow.reduce': {
+    wrong: [{ items: [1], expression: '(' }, /properties\.expression/],
+    long: { items: [1], expression: endless },
+  },
   'flow.group': { wrong: [{ items: [] }, /one of by and size/], long: { items: [1], by: endless } },
-  'flow.unique': { wrong: [{ items: {} , by: '(' }, /properties/], long: { items: [1], by: endless } },
+  'flow.unique': { wrong: [{ items: {}, by: '(' }, /properties/], long: { items: [1], by: endless } },
   'flow.flatten': { wrong: [{ items: 'no' }, /items/], long: { items: items.map((each) => [each]) } },
-  'flow.lookup': { wrong: [{ items: [{}], key: 'a', table: {}, missing: 'fail' }, /./], long: { items: [{}], key: endless, table: {} } },
+  'flow.lookup': {
+    wrong: [{ items: [{}], key: 'a', table: {}, missing: 'fail' }, /./],
+    long: { items: [{}], key: endless, table: {} },
+  },
   'flow.limit': { wrong: [{ items: 'no list', count: 1 }, /items/], long: { items, count: 1 }, atOnce: true },
   'flow.merge': { wrong: [{}, /properties/], long: { lists: [[1], [1]], key: endless, mode: 'key' } },
   'flow.while': { wrong: [{}, /properties/], long: { condition: true }, atOnce: true },
   'transform.csv': { wrong: [{ text: '"a' }, /quote/i], long: { text: 'a,b\n'.repeat(500_000), maxRows: 1_000_000 } },
-  'transform.xml': { wrong: [{ text: '<a>' }, /XML|closed|tag/i], long: { text: `<a>${'<b>x</b>'.repeat(200_000)}</a>` } },
+  'transform.xml': {
+    wrong: [{ text: '<a>' }, /XML|closed|tag/i],
+    long: { text: `<a>${'<b>x</b>'.repeat(200_000)}</a>` },
+  },
   'transform.base64': { wrong: [{ operation: 'decode', text: '!' }, /base64/], long: { text: words } },
-  'transform.hash': { wrong: [{ text: 'a', algorithm: 'crc32', key: 'k' }, /takes none/], long: { text: words.repeat(10) } },
-  'transform.regex': { wrong: [{ text: 'a', pattern: '(' }, /pattern/], long: { text: words, pattern: '(a|o|e)+ ?w', operation: 'match' } },
+  'transform.hash': {
+    wrong: [{ text: 'a', algorithm: 'crc32', key: 'k' }, /takes none/],
+    long: { text: words.repeat(10) },
+  },
+  'transform.regex': {
+    wrong: [{ text: 'a', pattern: '(' }, /pattern/],
+    long: { text: words, pattern: '(a|o|e)+ ?w', operation: 'match' },
+  },
   'transform.filter': { wrong: [{ items: [1] }, /properties/], long: { items: [1], expression: endless } },
-  'transform.sort': { wrong: [{ items: [], by: [{ field: 'a', order: 'up' }] }, /properties\.by/], long: { items, by: [{ field: 'name' }] } },
+  'transform.sort': {
+    wrong: [{ items: [], by: [{ field: 'a', order: 'up' }] }, /properties\.by/],
+    long: { items, by: [{ field: 'name' }] },
+  },
   'transform.yaml': { wrong: [{ text: 'a: [' }, /YAML|flow/i], long: { text: '- a: b\n'.repeat(100_000) } },
-  'transform.html': { wrong: [{ operation: 'text', text: '<a>', selector: '(' }, /selector/], long: { operation: 'text', text: `${'<div>'.repeat(100_000)}x` } },
+  'transform.html': {
+    wrong: [{ operation: 'text', text: '<a>', selector: '(' }, /selector/],
+    long: { operation: 'text', text: `${'<div>'.repeat(100_000)}x` },
+  },
   'transform.markdown': { wrong: [{}, /text or properties\.file/], long: { text: '*a* [b](c) '.repeat(100_000) } },
-  'transform.aggregate': { wrong: [{ items: [], measures: [{ name: 'a', calculate: 'most' }] }, /properties\.measures/], long: { items, by: ['name'], measures: [{ name: 'n', calculate: 'count' }] } },
-  'transform.join': { wrong: [{ left: [], right: [] }, /properties/], long: { left: items, right: items, leftKey: 'id', rightKey: 'id' } },
-  'transform.compress': { wrong: [{ operation: 'unpack', text: 'x', format: 'zip' }, /zip/], long: { text: words.repeat(3), format: 'brotli', level: 11 } },
-  'db.sqlite': { wrong: [{ sql: 'select from' }, /syntax error/], long: { sql: 'with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n' } },
+  'transform.aggregate': {
+    wrong: [{ items: [], measures: [{ name: 'a', calculate: 'most' }] }, /properties\.measures/],
+    long: { items, by: ['name'], measures: [{ name: 'n', calculate: 'count' }] },
+  },
+  'transform.join': {
+    wrong: [{ left: [], right: [] }, /properties/],
+    long: { left: items, right: items, leftKey: 'id', rightKey: 'id' },
+  },
+  'transform.compress': {
+    wrong: [{ operation: 'unpack', text: 'x', format: 'zip' }, /zip/],
+    long: { text: words.repeat(3), format: 'brotli', level: 11 },
+  },
+  'db.sqlite': {
+    wrong: [{ sql: 'select from' }, /syntax error/],
+    long: { sql: 'with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n' },
+  },
   'util.uuid': { wrong: [{ kind: 'v5' }, /properties\.name/], long: { count: 10_000 }, atOnce: true },
   'util.random': { wrong: [{ kind: 'choice', items: [] }, /items/], long: { kind: 'shuffle', items }, atOnce: true },
-  'util.json': { wrong: [{ operation: 'query', value: 1, expression: '(' }, /expression/], long: { operation: 'query', value: 1, expression: endless } },
+  'util.json': {
+    wrong: [{ operation: 'query', value: 1, expression: '(' }, /expression/],
+    long: { operation: 'query', value: 1, expression: endless },
+  },
   'util.url': { wrong: [{ url: '::' }, /url/], long: { operation: 'encode', text: words }, atOnce: true },
-  'util.template': { wrong: [{ text: '{% if %}' }, /properties|line/], long: { text: '{% for a in (1..1000000) %}{{ a }}{% endfor %}', data: {} } },
-  'util.math': { wrong: [{ operation: 'evaluate', expression: '1 +' }, /expression/], long: { operation: 'statistics', values: items.map(({ id }) => id) } },
-  'util.string': { wrong: [{ operation: 'replace', text: 'a' }, /search is needed/], long: { operation: 'title', text: words } },
-  'util.datetime': { wrong: [{ operation: 'format', date: 'someday' }, /date/], long: { operation: 'now' }, atOnce: true },
-  'util.crypto': { wrong: [{ operation: 'decrypt', text: 'x' }, /too short/], long: { operation: 'hash-password', password: 'word' }, atOnce: true },
+  'util.template': {
+    wrong: [{ text: '{% if %}' }, /properties|line/],
+    long: { text: '{% for a in (1..1000000) %}{{ a }}{% endfor %}', data: {} },
+  },
+  'util.math': {
+    wrong: [{ operation: 'evaluate', expression: '1 +' }, /expression/],
+    long: { operation: 'statistics', values: items.map(({ id }) => id) },
+  },
+  'util.string': {
+    wrong: [{ operation: 'replace', text: 'a' }, /search is needed/],
+    long: { operation: 'title', text: words },
+  },
+  'util.datetime': {
+    wrong: [{ operation: 'format', date: 'someday' }, /date/],
+    long: { operation: 'now' },
+    atOnce: true,
+  },
+  'util.crypto': {
+    wrong: [{ operation: 'decrypt', text: 'x' }, /too short/],
+    long: { operation: 'hash-password', password: 'word' },
+    atOnce: true,
+  },
 }
 
 t.test('with those that have a server, it is all of them', async (t) => {
@@ -82,8 +149,16 @@ t.test('with those that have a server, it is all of them', async (t) => {
 const pluginOf = (id: string) => catalogue.find(({ manifest }) => manifest.id === id)!
 
 t.test('what is wrong is refused for good, by name', async (t) => {
-  for (const [id, { wrong: [properties, message] }] of Object.entries(walks)) {
-    const told = await tryPlugin(pluginOf(id), properties).then(() => 'done', (error) => error)
+  for (const [
+    id,
+    {
+      wrong: [properties, message],
+    },
+  ] of Object.entries(walks)) {
+    const told = await tryPlugin(pluginOf(id), properties).then(
+      () => 'done',
+      (error) => error,
+    )
     t.match(told, { name: 'TaskFailure', kind: 'refused', message }, id)
   }
 })
