@@ -18,7 +18,8 @@ export function checkedInput(plugin: Plugin, rendered: unknown): unknown {
   const [first] = validator.Errors(input).filter(({ keyword }) => keyword !== 'boolean')
   const place = `properties${(first?.instancePath ?? '').replaceAll('/', '.')}`
   if (first?.keyword === 'additionalProperties') {
-    const [name = ''] = (first.params as { readonly additionalProperties?: readonly string[] }).additionalProperties ?? []
+    const [name = ''] =
+      (first.params as { readonly additionalProperties?: readonly string[] }).additionalProperties ?? []
     throw new TaskFailure('refused', `${place}.${name.slice(0, 100)} is no property of the plugin`)
   }
   throw new TaskFailure('refused', `${place} ${first?.message ?? 'does not fit the plugin'}`)

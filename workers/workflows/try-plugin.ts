@@ -3,7 +3,15 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { checkedInput } from './checked-input.ts'
-import { type ControlRun, type Plugin, TaskFailure, type TaskFiles, type TaskKv, type TaskLog, type TaskServices } from './plugin.ts'
+import {
+  type ControlRun,
+  type Plugin,
+  TaskFailure,
+  type TaskFiles,
+  type TaskKv,
+  type TaskLog,
+  type TaskServices,
+} from './plugin.ts'
 import { taskFetch } from './task-fetch.ts'
 import { taskNet } from './task-net.ts'
 
