@@ -31,12 +31,15 @@ export async function openMysql(options: MysqlOptions & { readonly flavour?: Fla
   }
 }
 
+function rankOf(version: string): number {
+  const [, major = 0, minor = 0, patch = 0] = /^(\d+)\.(\d+)(?:\.(\d+))?/.exec(version) ?? []
+  return Number(major) * 1e6 + Number(minor) * 1e3 + Number(patch)
+}
+
 async function flavourOf(connection: { query(text: string): Promise<unknown> }): Promise<Flavour> {
   const [rows] = (await connection.query('select version() as version')) as [{ version: string }[]]
   const version = rows[0]?.version ?? ''
   const isMariadb = /mariadb/i.test(version)
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  const least = isMariadb ? [10, 7] : [8, 0]
-  if (major > least[0]! || (major === least[0] && minor >= least[1]!)) return isMariadb ? mariadbFlavour : mysqlFlavour
-  throw new Error(`${version} is too old: MariaDB 10.7 or MySQL 8.0 is the least`)
+  if (rankOf(version) >= rankOf(isMariadb ? '10.7.0' : '8.0.17')) return isMariadb ? mariadbFlavour : mysqlFlavour
+  throw new Error(`${version} is too old: MariaDB 10.7 or MySQL 8.0.17 is the least`)
 }

@@ -1,76 +1,15 @@
 import { jetstreamManager } from '@nats-io/jetstream'
-import { type Connection, createConnection } from 'mysql2/promise'
 import t, { type Test } from 'tap'
 import { changeHeader } from '../../schemas/data/change.ts'
-import { type MysqlCaptureOptions, startMysqlCapture } from '../../workers/capture/mysql-capture.ts'
-import type { CaptureObservation } from '../../workers/capture/observation.ts'
-import { isRealMysql, testMysql } from '../support/mysql.ts'
-import { testNats } from '../support/servers.ts'
-import { connectBus, readStream, type Stored, until } from './support.ts'
+import { isRealMysql } from '../support/mysql.ts'
+import { bodies, connectMysql, mysqlScene, mysqlStage } from './mysql-scene.ts'
+import { until } from './support.ts'
 
 t.setTimeout(120_000)
 
-const [server, nats] = await Promise.all([testMysql(t), testNats(t)])
-const bus = await connectBus(t, nats.url)
-
-async function connect(t: Pick<Test, 'teardown'>, database?: string): Promise<Connection> {
-  const uri = `${server.url}${database === undefined ? '' : `/${database}`}`
-  const connection = await createConnection({ uri, multipleStatements: true, timezone: 'Z' })
-  connection.on('error', () => undefined)
-  t.teardown(() => connection.destroy())
-  return connection
-}
-
-/** A database, source and stream of its own. */
-async function scene(t: Test, source: string) {
-  const { streams } = await jetstreamManager(bus)
-  await streams.add({ name: source, subjects: [`cdc.${source}.>`], allow_direct: true })
-  const owner = await connect(t)
-  await owner.query(`create database ${source}; create table ${source}.probe (number int primary key)`)
-  const database = await connect(t, source)
-  const seen: CaptureObservation[] = []
-  let probes = 0
-  let next = 1
-  const start = (options: Partial<MysqlCaptureOptions> = {}) => {
-    const { hostname, port } = new URL(server.url)
-    const stopping = new AbortController()
-    const capture = startMysqlCapture({
-      connection: { host: hostname, port: Number(port), user: 'root', password: 'secret' },
-      source,
-      schemas: [source],
-      bus,
-      streamName: source,
-      signal: stopping.signal,
-      refusedRetryMs: 200,
-      onObservation: (observation) => seen.push(observation),
-      ...options,
-    })
-    t.teardown(() => capture.stop())
-    return capture
-  }
-  return {
-    source,
-    database,
-    seen,
-    start,
-    async running(options?: Partial<MysqlCaptureOptions>) {
-      const capture = start(options)
-      await until(() => capture.status().state === 'running')
-      return capture
-    },
-    /** What has come onto the stream since the last call, up to a probe that is written now. */
-    async changes(on: Connection = database): Promise<Stored[]> {
-      probes++
-      await on.query('insert into probe values (?)', [probes])
-      const isProbe = ({ body }: Stored) => body.includes(`"table":"probe","data":{"number":${probes}}`)
-      const all = await readStream(bus, isProbe, next, source)
-      next = all.at(-1)!.sequence + 1
-      return all.slice(0, -1).filter(({ subject }) => !subject.endsWith('.gap'))
-    },
-  }
-}
-
-const bodies = (messages: readonly Stored[]) => messages.map(({ body }) => body.replace(/,"timestamp":\d+\}$/, '}'))
+const stage = await mysqlStage(t)
+const { server, bus } = stage
+const scene = (t: Test, source: string) => mysqlScene(t, stage, source)
 
 t.test('rows as they are written, in the order of their commits, and nothing of what was taken back', async (t) => {
   const { database, running, changes } = await scene(t, 'orders')
@@ -97,90 +36,6 @@ t.test('rows as they are written, in the order of their commits, and nothing of 
     messages.map(({ subject }) => subject),
     ['insert', 'insert', 'update', 'insert', 'delete', 'truncate'].map((word) => `cdc.orders.orders.item.${word}`),
   )
-})
-
-const columns: readonly (readonly [type: string, sql: string, json: string])[] = [
-  ['bigint unsigned', '18446744073709551615', '18446744073709551615'],
-  ['bigint', '-9223372036854775808', '-9223372036854775808'],
-  ['int', '-5', '-5'],
-  ['tinyint(1)', 'true', 'true'],
-  ['tinyint', '1', '1'],
-  ['bit(1)', "b'1'", 'true'],
-  ['bit(12)', "b'101010101010'", '2730'],
-  ['decimal(30,6)', '-123456789012345678.123456', '-123456789012345678.123456'],
-  ['double', '1.5e-3', '0.0015'],
-  ['float', '0.5', '0.5'],
-  ['year', '2024', '2024'],
-  ['varchar(20)', '\'grüß "dich" 🎈\'', '"grüß \\"dich\\" 🎈"'],
-  ['char(3)', "'ab'", '"ab"'],
-  ['text', "''", '""'],
-  ["enum('a','b,c','d')", "'b,c'", '"b,c"'],
-  ["set('x','y','z')", "'x,z'", '"x,z"'],
-  // MariaDB keeps JSON as it was written.
-  ['json', '\'{"a":  [1, 9007199254740993]}\'', `{"a": ${isRealMysql ? '' : ' '}[1, 9007199254740993]}`],
-  ['date', "'2024-02-29'", '"2024-02-29"'],
-  ['datetime', "'2024-02-29 12:34:56'", '"2024-02-29T12:34:56"'],
-  ['datetime(6)', "'2024-02-29 12:34:56.123456'", '"2024-02-29T12:34:56.123456"'],
-  ['timestamp(3) null', "'2024-02-29 12:34:56.789'", '"2024-02-29T12:34:56.789Z"'],
-  ['time', "'-25:01:02'", '"-25:01:02"'],
-  ['time(3)', "'10:01:02.500'", '"10:01:02.500"'],
-  ['blob', "x'00ff10'", '"\\\\x00ff10"'],
-  ['varbinary(8)', "x'0100'", '"\\\\x0100"'],
-  ['point', "st_geomfromtext('POINT(1 2.5)')", '{"type":"Point","coordinates":[1,2.5]}'],
-  [
-    'polygon',
-    "st_geomfromtext('POLYGON((0 0,1 0,1 1,0 0))')",
-    '{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,0]]]}',
-  ],
-  ['multipoint', "st_geomfromtext('MULTIPOINT(0 0,1 2)')", '{"type":"MultiPoint","coordinates":[[0,0],[1,2]]}'],
-]
-
-t.test('every type of column, with every digit', async (t) => {
-  const { database, running, changes } = await scene(t, 'types')
-  await running()
-  await database.query("set time_zone = '+00:00'")
-  for (const [index, [type, sql, json]] of columns.entries()) {
-    const table = `t${index}`
-    await database.query(`create table ${table} (v ${type}); insert into ${table} values (${sql}), (null)`)
-    t.same(
-      bodies(await changes()),
-      [json, 'null'].map((value) => `{"type":"INSERT","schema":"types","table":"${table}","data":{"v":${value}}}`),
-      type,
-    )
-  }
-})
-
-const neighbours = [
-  'point',
-  'geometry',
-  ...(isRealMysql ? [] : ['uuid', 'inet6']),
-  'bit(12)',
-  "enum('ä')",
-  "set('é')",
-  'json',
-  'year',
-  'decimal(5,2)',
-  'time(6)',
-]
-
-t.test('what stands beside a column does not change how it is read', async (t) => {
-  const { database, running, changes } = await scene(t, 'beside')
-  await running()
-  await database.query('set names utf8mb4')
-  for (const [index, type] of neighbours.entries()) {
-    const table = `t${index}`
-    const others = 'b blob, l varchar(9) character set latin1, v varbinary(9), t text character set utf8mb4'
-    await database.query(
-      `create table ${table} (f ${type}, ${others}, s ${type}); insert into ${table} values (null, x'00ff', 'ö', x'ff', 'ü€', null)`,
-    )
-    t.same(
-      bodies(await changes()),
-      [
-        `{"type":"INSERT","schema":"beside","table":"${table}","data":{"f":null,"b":"\\\\x00ff","l":"ö","v":"\\\\xff","t":"ü€","s":null}}`,
-      ],
-      type,
-    )
-  }
 })
 
 t.test('tables change while they are read', async (t) => {
@@ -241,7 +96,7 @@ t.test('a killed server comes back, and what was committed is told once', async 
   await server.kill()
   await until(() => capture.status().state === 'failing')
   await server.restart()
-  const again = await connect(t, source)
+  const again = await connectMysql(t, stage, source)
   await again.query('insert into item values (3)')
   await until(() => capture.status().state === 'running')
   const ids = [...before, ...(await changes(again))].map(({ body }) => Number(/"id":(\d+)/.exec(body)?.[1]))

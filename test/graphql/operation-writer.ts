@@ -1,29 +1,9 @@
 import fc from 'fast-check'
+import { Name, written } from './document-values.ts'
 import { pools } from './net.ts'
 import type { Kind, Model, ModelTable } from './oracle.ts'
 
 export type Given = Readonly<Record<string, unknown>>
-
-/** A name that stands without quotes where it is written into a document. */
-class Name {
-  readonly name: string
-  constructor(name: string) {
-    this.name = name
-  }
-  toJSON(): string {
-    return this.name
-  }
-}
-
-function written(value: unknown): string {
-  if (value instanceof Name) return value.name
-  if (Array.isArray(value)) return `[${value.map(written).join(', ')}]`
-  if (typeof value === 'object' && value !== null)
-    return `{${Object.entries(value)
-      .map(([name, member]) => `${name}: ${written(member)}`)
-      .join(', ')}}`
-  return JSON.stringify(value)
-}
 
 export const directions = ['ASC', 'DESC', 'ASC_NULLS_FIRST', 'ASC_NULLS_LAST', 'DESC_NULLS_FIRST', 'DESC_NULLS_LAST']
 const patterns = ['%', 'a%', '%b', '_', '%a%', '', 'A_', '%\\%%', '50\\%', '1%']

@@ -22,6 +22,7 @@ const { address, sql } = await testMysqlServer(
    create role stranger; grant all on public.* to stranger;
    create user gateway@'%' identified by 'pass word'; grant everybody to gateway@'%'; grant reader to gateway@'%'; grant writer to gateway@'%';
    ${isRealMysql ? "set default role everybody to gateway@'%'" : "set default role everybody for gateway@'%'"};
+   grant replication slave, replication client on *.* to gateway@'%';
    create database busbar; grant create, select, insert, update, delete on busbar.* to gateway@'%';
    create user owner@'%' identified by 'pass word'; grant all on *.* to owner@'%'; grant reader to owner@'%'`,
 )
