@@ -247,6 +247,28 @@ t.test('a call that runs again does nothing twice outside, and nothing else than
   t.equal(puts.length, 3)
 })
 
+t.test('answers are kept for a call that runs again up to a size, and beyond it the call does not', async (t) => {
+  const sent = new Map<string, number>()
+  const head = '={"url":"http://e/","redirected":false,"status":200,"statusText":"","headers":[]}\n'
+  const fetch = async (fn: string) => {
+    const count = (sent.get(fn) ?? 0) + 1
+    sent.set(fn, count)
+    return head + Buffer.alloc(fn === 'small' ? 1_000 : 6_000_000, 65 + count).toString('latin1')
+  }
+  const { deploy, call, hosts } = await stage(t, { hosts: 1, fetch })
+  const code = `export async function handler() {
+    for (let n = 0; n < 30; n++) await (await fetch("http://e/" + n)).text()
+    await new Promise((r) => setTimeout(r, 1_500)); return 1 }`
+  for (const id of ['small', 'large']) await deploy(id, code)
+  const calls = [call('small'), call('large')]
+  await until('all requests', () => sent.get('small') === 30 && sent.get('large') === 30)
+  await pause(300)
+  process.kill(hosts.stats().pids[0]!, 'SIGKILL')
+  t.match(await calls[0], { value: 1 })
+  t.match(await calls[1], { code: 'host-died', started: true })
+  t.same([...sent.values()], [30, 30], 'nothing was sent again')
+})
+
 t.test('hosts that are killed again and again lose no call', async (t) => {
   const { deploy, call, hosts } = await stage(t, { hosts: 2 })
   for (let n = 0; n < 6; n++) await deploy(`f${n}`, 'export const handler = async (n) => { await null; return n }')

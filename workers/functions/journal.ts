@@ -1,7 +1,15 @@
+interface Entry {
+  readonly name: string
+  readonly argument: string
+  readonly answer: Promise<string>
+}
+
 /** What a call did outside its host so far, so that it can run again without doing it again. */
 export class Journal {
-  readonly #entries: { readonly name: string; readonly argument: string; readonly answer: Promise<string> }[] = []
+  #entries: Entry[] = []
   #position = 0
+  #answerChars = 0
+  #closed = false
 
   /** The call runs again from its start. */
   rewind(): void {
@@ -19,11 +27,25 @@ export class Journal {
       this.#position += 1
       return before.answer
     }
-    if (this.#entries.length >= maxEntries || argument.length > maxArgument) return undefined
+    if (this.#closed || this.#entries.length >= maxEntries || argument.length > maxArgument) return undefined
     const answer = perform()
     this.#entries.push({ name, argument, answer })
     this.#position += 1
     return answer
+  }
+
+  /**
+   * Counts an answer that has come. When all are more than is kept, they are forgotten; answers the names of what was done, which cannot be
+   * answered from here any more.
+   */
+  answered(chars: number): readonly string[] {
+    this.#answerChars += chars
+    if (this.#answerChars <= maxAnswers || !this.atEnd) return []
+    const names = this.#entries.map(({ name }) => name)
+    this.#entries = []
+    this.#position = 0
+    this.#closed = true
+    return names
   }
 
   /** Nothing is left to be answered from before. */
@@ -34,3 +56,4 @@ export class Journal {
 
 const maxEntries = 32
 const maxArgument = 256 * 1024
+const maxAnswers = 1024 * 1024

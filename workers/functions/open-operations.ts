@@ -42,6 +42,9 @@ export class OpenOperations {
     open.set(id, { stopping, job: kept === undefined ? null : job })
     const answer = await (kept ?? this.#unkept(job, name, asking === null ? jobs : [asking], perform))
     open.delete(id)
+    if (kept !== undefined && job?.journal.answered(answer.length).some((done) => !harmless.has(done))) {
+      job.effects = true
+    }
     host.send(toHost.answer, id, '', answer)
   }
 
