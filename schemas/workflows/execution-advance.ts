@@ -1,8 +1,9 @@
-import { childPrefix, Draft, type ExecutionState, isLive, outputsKey, type Run, rootKey } from './execution.ts'
+import { childPrefix, Draft, type ExecutionState, isEnded, isLive, outputsKey, type Run, rootKey } from './execution.ts'
 import {
   EndRequested,
   ExecutionEnded,
   type ExecutionFact,
+  ExecutionPaused,
   ExecutionStarted,
   type Failure,
   IterationEnded,
@@ -74,8 +75,8 @@ export class Advance {
 
   /** @param slot whether one of the flow's places has been granted */
   begin(slot: boolean): void {
-    const { stage, slotRequested } = this.state
-    if (stage !== 'queued') return
+    const { stage, slotRequested, startedAt, ending } = this.state
+    if (startedAt !== null || ending !== null || (stage !== 'queued' && stage !== 'paused')) return
     const { now } = this.#around
     const { concurrency, timeoutMs, slaMs } = this.#plan
     if (concurrency !== null && !slot) {
@@ -84,15 +85,17 @@ export class Advance {
     }
     const deadlineAt = timeoutMs === null ? null : now + timeoutMs
     this.emit(ExecutionStarted.of({ at: now, deadlineAt, ...(slaMs !== undefined && { slaAt: now + slaMs }) }))
+    // One that was paused while it waited has its turn all the same, and starts nothing.
+    if (stage === 'paused') this.emit(ExecutionPaused.of({ by: 'busbar', at: now }))
   }
 
   run(): void {
-    const { stage, deadlineAt, ending, slaAt, slaMissed } = this.state
-    if (stage === 'queued' && ending !== null) {
-      this.emit(ExecutionEnded.of({ status: ending, at: this.#around.now }))
+    const { stage, startedAt, deadlineAt, ending, slaAt, slaMissed } = this.state
+    if (stage === 'absent' || isEnded(stage)) return
+    if (startedAt === null) {
+      if (ending !== null) this.emit(ExecutionEnded.of({ status: ending, at: this.#around.now }))
       return
     }
-    if (stage !== 'running' && stage !== 'paused') return
     if (slaAt !== undefined && !slaMissed && this.#around.now >= slaAt)
       this.emit(SlaMissed.of({ at: this.#around.now }))
     if (deadlineAt !== null && ending === null && this.#around.now >= deadlineAt) {

@@ -83,7 +83,7 @@ function acceptSlot(plan: FlowPlan, advance: Advance, command: Slot, now: number
     advance.begin(command.type === 'slot')
     return
   }
-  if (advance.state.stage !== 'queued') return
+  if (isEnded(advance.state.stage) || advance.state.startedAt !== null) return
   const cancels = plan.concurrency?.behavior === 'cancel'
   const failure: Failure = { message: `The flow runs ${plan.concurrency?.limit} times already`, kind: 'refused' }
   advance.emit(ExecutionEnded.of({ status: cancels ? 'cancelled' : 'failed', at: now, failure }))
@@ -162,7 +162,7 @@ export function decideCancel(
   { by, now, kill }: { readonly by: string; readonly now: number; readonly kill: boolean },
 ): readonly ExecutionFact[] {
   requireUnended(state, 'cancelled')
-  const ends = kill || state.created?.hasFinally !== true || state.stage === 'queued'
+  const ends = kill || state.created?.hasFinally !== true || state.startedAt === null
   if (ends) return [ExecutionEnded.of({ status: 'cancelled', at: now, by })]
   return state.ending === null ? [EndRequested.of({ status: 'cancelled', by, at: now })] : []
 }

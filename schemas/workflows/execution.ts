@@ -174,7 +174,7 @@ export class Draft {
         return
       case 'executions.execution.end-requested':
         state.ending = fact.data.status
-        if (state.stage === 'paused') state.stage = 'running'
+        if (state.stage === 'paused') state.stage = state.startedAt === null ? 'queued' : 'running'
         return
       case 'executions.execution.ended':
         this.#end(fact.data)

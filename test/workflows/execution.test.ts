@@ -398,6 +398,15 @@ t.test('cancelling', async (t) => {
     cancel(run)
     t.same([run.state.stage, run.scheduled], ['cancelled', []])
   })
+  t.test('nor what was paused before it began', async (t) => {
+    for (const concurrency of [null, { limit: 1, behavior: 'queue' } as const]) {
+      const run = new Simulation(flow([task('a')], { finally: [task('tidy')], concurrency }))
+      if (concurrency !== null) run.begin()
+      run.add(decidePause(run.state, 'bob', run.now))
+      cancel(run)
+      t.same([run.state.stage, run.scheduled], ['cancelled', []])
+    }
+  })
   t.test('what is not there cannot be cancelled', async (t) => {
     t.throws(() => decideCancel(initialExecution, { by: 'x', now: 1, kill: false }), Rejected)
   })
@@ -430,6 +439,24 @@ t.test('places of a flow', async (t) => {
     t.same(run.send({ type: 'nudge' }), [], 'it asks once')
     run.send({ type: 'slot', granted: true })
     t.same(run.scheduled, ['a'])
+  })
+  t.test('and has its turn while it is paused, but starts nothing', async (t) => {
+    const run = new Simulation(plan('queue')).begin()
+    run.add(decidePause(run.state, 'bob', run.now))
+    t.same(run.send({ type: 'nudge' }), [])
+    run.send({ type: 'slot', granted: true })
+    t.same([run.state.stage, run.scheduled], ['paused', []])
+    run.add(decideResume(run.state, 'bob', run.now))
+    run.send({ type: 'nudge' })
+    t.same([run.state.stage, run.scheduled], ['running', ['a']])
+  })
+  t.test('or is queued still when it is resumed before', async (t) => {
+    const run = new Simulation(plan('queue')).begin()
+    run.add(decidePause(run.state, 'bob', run.now))
+    run.add(decideResume(run.state, 'bob', run.now))
+    t.same([run.send({ type: 'nudge' }), run.state.stage], [[], 'queued'])
+    run.send({ type: 'slot', granted: true })
+    t.same([run.state.stage, run.scheduled], ['running', ['a']])
   })
   t.test('or ends when there is none', async (t) => {
     for (const [behavior, stage] of [

@@ -83,7 +83,7 @@ export function outstanding(plan: FlowPlan, state: ExecutionState, lost: Readonl
   const found: FollowUp[] = [...timer(deadlineTimer, state.deadlineAt)]
   if (state.slaMissed) found.push({ type: 'sla-missed' })
   else found.push(...timer(slaTimer, state.slaAt ?? null))
-  if (state.stage === 'queued' && state.slotRequested) found.push({ type: 'slot' })
+  if (state.startedAt === null && state.slotRequested) found.push({ type: 'slot' })
   for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run, lost))
   return found
 }
