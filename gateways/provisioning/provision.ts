@@ -125,13 +125,31 @@ export async function make(
   const { projectName, uid } = wanted
   const operationId = operationIdOf(request, projectName)
   requireRoom(service, wanted)
-  const { sequence, state } = await decideTogether(
+  const record = () => recordWanted(service, wanted, { operationId, type })
+  // Somebody was faster in this very moment: perhaps this request itself, sent twice.
+  const { sequence, state } = await record().catch((error: unknown) => {
+    if (error instanceof Rejected && error.code === 'provisioning/exists') return record()
+    throw error
+  })
+  await service.instances.passed(projectName, sequence)
+  if ((state as Instance).uid !== uid) reply.header('Idempotency-Replayed', 'true')
+  const settled = await settle(service, reply, projectName, operationId, seconds)
+  return replyInstance(service, reply, projectName, settled, 201)
+}
+
+function recordWanted(
+  service: ProvisioningService,
+  wanted: Requested,
+  operation: Parameters<typeof decideProvision>[2],
+) {
+  const { projectName, uid } = wanted
+  return decideTogether(
     service.bus,
     {
       ...instancePlace(projectName),
       aggregate: instance,
       actor: wanted.by,
-      decide: (before) => decideProvision(before, wanted, { operationId, type }),
+      decide: (before) => decideProvision(before, wanted, operation),
     },
     (_before, after) => {
       const owner = (after as Instance).uid
@@ -140,10 +158,6 @@ export async function make(
       return [also(subject, namespace, (claimed) => decideClaim(claimed, wanted))]
     },
   )
-  await service.instances.passed(projectName, sequence)
-  if ((state as Instance).uid !== uid) reply.header('Idempotency-Replayed', 'true')
-  const settled = await settle(service, reply, projectName, operationId, seconds)
-  return replyInstance(service, reply, projectName, settled, 201)
 }
 
 /** A limit for the careless; two requests in the same moment may pass it by one. @throws {Rejected} `provisioning/quota` */

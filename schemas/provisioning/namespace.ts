@@ -22,7 +22,7 @@ export const namespace: Aggregate<NamespaceState, NamespaceFact> = {
   evolve: (_, { type, data }) => ({ owner: type === 'provisioning.namespace.claimed' ? data : null }),
 }
 
-/** @throws {Rejected} `provisioning/namespace-taken` */
+/** @throws {Rejected} `provisioning/exists` when an instance of the same name has it, `provisioning/namespace-taken` */
 export function decideClaim(
   { owner }: NamespaceState,
   wanted: { readonly projectName: string; readonly uid: string; readonly namespace: string },
@@ -30,6 +30,11 @@ export function decideClaim(
   const { projectName, uid } = wanted
   if (owner === null) return [NamespaceClaimed.of({ projectName, uid })]
   if (owner.uid === uid) return []
+  if (owner.projectName === projectName) {
+    throw new Rejected('provisioning/exists', `project ID already exists: ${projectName}`, {
+      details: { field: 'projectName', reason: 'is taken' },
+    })
+  }
   throw new Rejected('provisioning/namespace-taken', `The namespace ${wanted.namespace} belongs to another project`, {
     details: { field: 'projectName', reason: `makes the namespace ${wanted.namespace}, which is taken` },
   })

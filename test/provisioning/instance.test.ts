@@ -181,6 +181,10 @@ t.test('a namespace belongs to one instance, however its names are cut', async (
     code(() => decideClaim(claimed, { projectName: 'b-c', uid: 'u2', namespace: 'a-b-c' })),
     'provisioning/namespace-taken',
   )
+  t.equal(
+    code(() => decideClaim(claimed, { ...owner, uid: 'u2' })),
+    'provisioning/exists',
+  )
   t.strictSame(decideClaim(claimed, owner), [])
   t.strictSame(decideRelease(claimed, 'u2'), [], 'only its owner gives it back')
   t.strictSame(decideRelease(claimed, 'u1').reduce(namespace.evolve, claimed), { owner: null })

@@ -30,6 +30,12 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const made = await Promise.all([1, 2, 3, 4].map(() => call('POST', '/api/provision?wait=60', wanted)))
     t.strictSame(codes(made), [201, 'provisioning/exists', 'provisioning/exists', 'provisioning/exists'])
     const key = { 'Idempotency-Key': 'one' }
+    const twins = await Promise.all([1, 2, 3].map(() => call('POST', '/api/provision', { ...shop, projectName: 'twin' }, key))) // biome-ignore format: one request
+    t.strictSame(
+      [...new Set(twins.map(({ status, body }) => `${status} ${body.id}`))].length,
+      1,
+      'nor is one request two',
+    )
     const begun = await Promise.all([
       call('POST', '/api/provision/shop/backup/trigger', undefined, key),
       call('POST', '/api/provision/shop/resize', { newSize: '9Gi' }),
@@ -44,6 +50,15 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const [first, second] = await Promise.all([1, 2].map(() => call('POST', '/api/provision/shop/backup/trigger?wait=30', undefined, key))) // biome-ignore format: a pair
     t.equal(first!.body.operation.id, second!.body.operation.id, 'a key stands for one operation')
     t.equal((await call('GET', '/api/provision/shop/backup/list')).body.backups.length, 1)
+  })
+
+  await t.test('what is there no more can be made again', async (t) => {
+    await eventually(async () => {
+      const { status, body } = await call('DELETE', '/api/provision/twin?wait=60')
+      if (status !== 200) throw new Error(JSON.stringify(body))
+    })
+    t.equal((await call('POST', '/api/provision?wait=60', { ...shop, projectName: 'twin' })).status, 201)
+    t.equal((await call('DELETE', '/api/provision/twin?wait=60')).status, 200)
   })
 
   await t.test('a backup is restored as a test when its time has come', async (t) => {
