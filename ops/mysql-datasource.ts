@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
 import type { ConnectionOptions } from 'mysql2/promise'
 import type { ExposedSchemas } from '../gateways/data/postgres-introspect.ts'
 import { isMysqlUrl, readMysqlUrl } from '../schemas/config/jdbc-url.ts'
@@ -51,6 +52,10 @@ export function mysqlDatasource(given: Config, title: string): MysqlDatasource {
   const wanted = config['mysql.schemas'] ?? []
   if (wanted.length === 0 && database === undefined)
     throw new OperatorError('mysql.datasource.url names no database: add one behind the host, or set mysql.schemas.')
+  if (tls?.mode === 'verify-full' && isIP(host) !== 0)
+    throw new OperatorError(
+      `mysql.datasource.url asks for the name in the certificate of ${host}, which is none: use a name, or sslMode=verify-ca.`,
+    )
   const ca = tls?.rootCertFile
   return {
     connection: {

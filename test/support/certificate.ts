@@ -1,11 +1,15 @@
 import { generateKeyPairSync, sign } from 'node:crypto'
 
-/** A self-signed certificate for 127.0.0.1 and its key, as PEM. Source: RFC 5280 section 4.1. */
-export function selfSignedCertificate(): { readonly certificate: string; readonly key: string } {
+/** A self-signed certificate for 127.0.0.1, and for these names, and its key, as PEM. Source: RFC 5280 section 4.1. */
+export function selfSignedCertificate(names: readonly string[] = []): {
+  readonly certificate: string
+  readonly key: string
+} {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const name = der(0x30, der(0x31, der(0x30, der(0x06, oid.commonName), der(0x0c, Buffer.from('busbar test')))))
   const signature = der(0x30, der(0x06, oid.ecdsaWithSha256))
-  const loopback = der(0x30, der(0x87, Buffer.from([127, 0, 0, 1])))
+  const alternatives = names.map((each) => der(0x82, Buffer.from(each)))
+  const loopback = der(0x30, der(0x87, Buffer.from([127, 0, 0, 1])), ...alternatives)
   const body = der(
     0x30,
     der(0xa0, der(0x02, Buffer.from([2]))),
