@@ -6,8 +6,9 @@ import { splitArguments } from '../../ops/settings.ts'
 import { shownConfig } from '../../ops/show-config.ts'
 import { keepRunning, type Running } from '../../ops/supervise.ts'
 import { summarise } from '../../ops/test.ts'
+import { pageDefaults } from '../../ops/up-pages.ts'
 import { ConfigError } from '../../schemas/config/config-error.ts'
-import { loadConfig } from '../../schemas/config/load.ts'
+import { loadConfig, loadConfig } from '../../schemas/config/load.ts'
 
 t.test('keys have a dot in their name, options have none', async (t) => {
   t.strictSame(
@@ -119,4 +120,21 @@ not ok 2 - test/b.test.ts # time=1ms
   t.ok(printed.includes('          diff: "left, right"'))
   t.ok(printed.includes('  timeout: 30000'))
   t.notOk(printed.some((line) => /fine|# time=1ms$/.test(line) && line.startsWith('ok')))
+})
+
+t.test('what `up` takes where nothing is said', async (t) => {
+  const taken = (...argv: string[]) => pageDefaults(loadConfig({ argv }))
+  t.strictSame(taken(), {
+    'gateway.functions.alias-port': 24_006,
+    'app.functions.fetch-allow': ['loopback'],
+    'app.workflows.scripts': true,
+    'gateway.graphql.url': 'auto',
+    'app.cors-origins': ['loopback'],
+  })
+  t.strictSame(taken('--server.host=0.0.0.0', '--gateway.functions.port=8001'), { 'gateway.graphql.url': 'auto' })
+  t.strictSame(
+    taken('--app.functions.fetch-allow=private', '--app.workflows.scripts=false', '--app.cors-origins=*'),
+    { 'gateway.functions.alias-port': 24_006, 'gateway.graphql.url': 'auto' },
+    'what is said counts',
+  )
 })
