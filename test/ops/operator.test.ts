@@ -8,7 +8,7 @@ import { keepRunning, type Running } from '../../ops/supervise.ts'
 import { summarise } from '../../ops/test.ts'
 import { pageDefaults } from '../../ops/up-pages.ts'
 import { ConfigError } from '../../schemas/config/config-error.ts'
-import { loadConfig, loadConfig } from '../../schemas/config/load.ts'
+import { loadConfig } from '../../schemas/config/load.ts'
 
 t.test('keys have a dot in their name, options have none', async (t) => {
   t.strictSame(
