@@ -35,7 +35,7 @@ export const operationTypes = [
 export type OperationType = (typeof operationTypes)[number]
 
 /** An AES-256-GCM envelope (bus/sealed.ts). */
-export const Envelope = Type.Object({ keyId: Text, nonce: Text, ciphertext: Text, context: Text }, closed)
+const Envelope = Type.Object({ keyId: Text, nonce: Text, ciphertext: Text, context: Text }, closed)
 
 export const Backup = Type.Object(
   {
