@@ -233,7 +233,7 @@ t.test('asynchronous calls', async (t) => {
   t.match(accepted, { status: 202, body: { id: String, status: 'pending', url: `/invocations/${id}` } })
   t.equal(accepted.headers.get('location'), url)
   t.same((await call('GET', url)).body, { id, script: 'f', status: 'pending' }, 'it waits for a worker')
-  await place.worker()
+  const worker = await place.worker()
   const done = async (path: string) => {
     const { body } = await call('GET', path)
     return (body as { status: string }).status !== 'pending' && body
@@ -245,6 +245,23 @@ t.test('asynchronous calls', async (t) => {
   })
   const bad = (await call('POST', '/invoke/bad', {}, { Prefer: 'respond-async' })).body as { url: string }
   t.match(await until(() => done(bad.url)), { status: 'failed', error: 'no' })
+  await call('POST', '/deploy', { id: 'secret', code: 'const handler = (_, { env }) => env.S' })
+  await call('PUT', '/scripts/secret/env', { secrets: { S: 's' } })
+  await worker.stop()
+  const withoutKey = await place.worker({ secretKeys: [] })
+  t.equal((await call('POST', '/invoke/secret', {})).status, 500)
+  const secret = (await call('POST', '/invoke/secret', {}, { Prefer: 'respond-async' })).body as { url: string }
+  await withoutKey.stop()
+  await place.worker()
+  t.match(await until(() => done(secret.url)), { status: 'done', response: { body: 's' } }, 'it is tried again')
+  await call('POST', '/deploy', {
+    id: 'wide',
+    code: `const handler = () => { console.log('run')
+      return { status: 200, body: 1, headers: Object.fromEntries(Array.from({ length: 20 }, (_, n) => ['x-' + n, 'v'.repeat(8000)])) } }`,
+  })
+  const wide = (await call('POST', '/invoke/wide', {}, { Prefer: 'respond-async' })).body as { url: string }
+  t.match(await until(() => done(wide.url)), { status: 'failed', error: /headers are larger than 16384 bytes/ })
+  t.equal(((await call('GET', '/scripts/wide/logs')).body as { logs: unknown[] }).logs.length, 1, 'it ran once')
 })
 
 t.test('logs, and live', async (t) => {

@@ -45,6 +45,19 @@ const answers: readonly (readonly [string, string, unknown, Partial<Told>])[] = 
   ['a cycle', 'export function handler() { const a = {}; a.a = a; return a }', {}, { code: 'unserialisable' }],
   ['too much', 'export const handler = () => "x".repeat(7e6)', {}, { code: 'output-too-large' }],
   [
+    'too many bytes of headers',
+    `export const handler = () => ({ status: 200, body: 1, headers:
+      Object.fromEntries(Array.from({ length: 20 }, (_, n) => ["x-" + n, "v".repeat(8000)])) })`,
+    {},
+    { code: 'output-too-large', message: 'The response headers are larger than 16384 bytes' },
+  ],
+  [
+    'too many bytes of headers in a Response',
+    'export const handler = () => new Response("x", { headers: { "x-1": "v".repeat(8000), "x-2": "v".repeat(9000) } })',
+    {},
+    { code: 'output-too-large' },
+  ],
+  [
     'a broken top level',
     'throw new Error("at the top"); export const handler = () => 1',
     {},
@@ -64,6 +77,11 @@ t.test('a function answers', async (t) => {
     await deploy(`f${index}`, source)
     for (const time of ['first', 'again']) t.match(await call(`f${index}`, body), expected, `${name}, ${time}`)
   }
+})
+
+t.test('a program that cannot be read is no fault of the function', async (t) => {
+  const { call } = await stage(t, { hosts: 1 })
+  t.match(await call('missing'), { code: 'internal', started: false, message: /could not be read/ })
 })
 
 t.test('a thrown error has the stack of the source, and nothing of the host', async (t) => {

@@ -35,6 +35,8 @@ export interface HostFault {
     | 'timeout'
     | 'no-handler'
     | 'threw'
+    /** Its program or its secrets could not be read: another time they may. */
+    | 'internal'
     | 'memory'
     | 'output-too-large'
     | 'too-many-calls'

@@ -15,7 +15,7 @@ import {
   readReplyHead,
 } from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
-import type { Runner, RunResult } from './runner.ts'
+import { failed, type Runner, type RunResult } from './runner.ts'
 
 export interface InvocationsOptions {
   readonly run: Runner
@@ -28,6 +28,10 @@ const maxAttempts = 5
 /** A worker that is gone is missed after this. */
 const ackWaitMs = 5_000
 const concurrency = 32
+/** All headers of a message have 64 KB. */
+const maxHeaderBytes = 60_000
+/** Room for what stands around an outcome. */
+const frameBytes = 1_024
 
 /** An attempt that is not the last one failed. */
 class InvocationRetry extends Error {
@@ -67,10 +71,21 @@ async function hasOutcome(bus: Bus, id: string): Promise<boolean> {
   return (await asking(bus, () => bus.manager.direct.getMessage('OUTCOMES', query))) !== null
 }
 
-async function keepOutcome(bus: Bus, { id, fn }: Call, { head, body, durationMs }: RunResult): Promise<void> {
+async function keepOutcome(bus: Bus, { id, fn }: Call, result: RunResult): Promise<void> {
+  let kept = outcomeOf(fn, result)
+  const largest = (bus.connection.info?.max_payload ?? 1_048_576) - frameBytes
+  const headerBytes = Buffer.byteLength(kept.header)
+  if (headerBytes > maxHeaderBytes || headerBytes + kept.body.length > largest) {
+    const fault = { code: 'output-too-large', message: 'The result is larger than the bus takes' } as const
+    kept = outcomeOf(fn, failed(fault, result.durationMs))
+  }
+  const headers = { [messageIdHeader]: causedId(id, 'outcome'), [outcomeHeader]: kept.header }
+  await publish(bus, { subject: outcomeSubject(id), headers, body: kept.body })
+}
+
+function outcomeOf(fn: string, { head, body, durationMs }: RunResult) {
   const outcome: Outcome = { ...readReplyHead(head), fn, durationMs, finishedAt: Date.now() }
-  const headers = { [messageIdHeader]: causedId(id, 'outcome'), [outcomeHeader]: JSON.stringify(outcome) }
-  await publish(bus, { subject: outcomeSubject(id), headers, body })
+  return { header: JSON.stringify(outcome), body }
 }
 
 /**

@@ -4,7 +4,14 @@ export interface ProgramBody {
   readonly env: Readonly<Record<string, string>>
 }
 
-export type FaultCode = 'timeout' | 'no-handler' | 'threw' | 'memory' | 'output-too-large' | 'unserialisable'
+export type FaultCode =
+  | 'timeout'
+  | 'no-handler'
+  | 'threw'
+  | 'internal'
+  | 'memory'
+  | 'output-too-large'
+  | 'unserialisable'
 
 /** Head of a `fault` frame. */
 export interface FaultHead {

@@ -149,7 +149,7 @@ export class Tenant {
   fail(message: string): void {
     const calls = [...this.#calls]
     this.#discard()
-    for (const call of calls) this.#host.fault(call, 'threw', message)
+    for (const call of calls) this.#host.fault(call, 'internal', message)
   }
 
   /** Takes no more calls, and ends with the last of those it has. */

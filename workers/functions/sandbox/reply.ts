@@ -46,11 +46,23 @@ export function successReply(result: unknown, waiting: boolean): string {
   if (body.length > limits.maxOutputBytes) tooLarge()
   if (!binary && body.length * 3 > limits.maxOutputBytes && utf8Length(body) > limits.maxOutputBytes) tooLarge()
   if (headers === null) return jsonReply(status, waiting, body)
+  boundHeaders(headers)
   return pack({ __proto__: null, ok: true, status, headers, binary, waiting }, body)
 }
 
 function tooLarge(): never {
   throw new Refusal('output-too-large', `The result is larger than ${limits.maxOutputBytes} bytes`)
+}
+
+function boundHeaders(headers: Record<string, string>): void {
+  const names = objectKeys(headers)
+  let bytes = 0
+  for (let at = 0; at < names.length; at++) {
+    const name = names[at] as string
+    bytes += name.length + (headers[name] as string).length + HEADER_OVERHEAD
+  }
+  if (bytes > MAX_HEADER_BYTES)
+    throw new Refusal('output-too-large', `The response headers are larger than ${MAX_HEADER_BYTES} bytes`)
 }
 
 function made(result: unknown): Made {
@@ -107,6 +119,9 @@ function json(value: unknown, what: string): string {
 }
 
 const MAX_HEADERS = 100
+/** What is kept of an asynchronous call has its headers in one header of a message. */
+const MAX_HEADER_BYTES = 16_384
+const HEADER_OVERHEAD = 4
 const headerName = /^[!#$%&'*+.^_`|~0-9a-z-]{1,256}$/i
 const headerValue = /^[\t\x20-\x7e\x80-\xff]{0,8192}$/
 const { exec } = RegExp.prototype
