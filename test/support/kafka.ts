@@ -8,8 +8,8 @@ import type { Owner } from './servers.ts'
 
 interface TestKafka {
   readonly url: string
-  /** Sends messages with the client of librdkafka: `key:value` a line. */
-  produce(topic: string, lines: string): void
+  /** Sends messages with the client of librdkafka: `key:value` a line. @param codec packs them */
+  produce(topic: string, lines: string, codec?: string): void
   /** What the client of librdkafka finds in a topic, `key headers value` a line. */
   consume(topic: string, count: number): string
 }
@@ -39,7 +39,8 @@ export async function testKafka(t: Owner): Promise<TestKafka> {
     execFileSync(program, ['-b', broker, '-X', 'broker.address.family=v4', ...args], { ...options, input }).toString()
   return {
     url: `kafka://${await door(t, broker)}`,
-    produce: (topic, lines) => void run(['-P', '-t', topic, '-K', ':'], lines),
+    produce: (topic, lines, codec = 'none') =>
+      void run(['-P', '-t', topic, '-K', ':', '-z', codec, '-X', 'message.max.bytes=100000000'], lines),
     consume: (topic, count) =>
       run(['-C', '-t', topic, '-o', 'beginning', '-c', String(count), '-q', '-f', '%k %h %s\\n']),
   }

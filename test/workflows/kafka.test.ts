@@ -1,4 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
+import { compressionsAlgorithms } from '@platformatic/kafka'
 import t from 'tap'
 import { testKafka } from '../support/kafka.ts'
 import { callPlugin, failure, openSockets } from './call-plugin.ts'
@@ -31,6 +33,23 @@ t.test('what it sends is received: from the start, or what is new', async (t) =>
     await delay(100)
   }
   t.match(await waiting, { messages: [{ topic: 'came', payload: /^\d+$/ }] })
+})
+
+t.test('messages that are packed are unpacked, within bounds', async (t) => {
+  for (const codec of ['gzip', 'snappy', 'lz4']) {
+    kafka.produce(codec, `k:${'a text '.repeat(1_000)}\n`, codec)
+    const { messages } = await call({ operation: 'receive', topic: codec, fromStart: true })
+    t.match(messages, [{ payload: /^(a text ){1000}$/ }], codec)
+  }
+  const bomb = Buffer.alloc(70 * 1024 ** 2)
+  for (const [codec, packed] of [
+    ['gzip', gzipSync(bomb)],
+    ['zstd', zstdCompressSync(bomb)],
+  ] as const) {
+    const unpack = () => compressionsAlgorithms[codec].decompressSync(packed)
+    t.throws(unpack, { code: 'ERR_BUFFER_TOO_LARGE' }, `${codec} ends there`)
+  }
+  t.throws(() => compressionsAlgorithms.lz4.decompressSync(bomb), { message: /more than 2097152 bytes/ })
 })
 
 t.test('a group goes on where it was', async (t) => {

@@ -24,6 +24,10 @@ const kinds: readonly ((error: KafkaError) => TaskFailure | null)[] = [
     /CERT|SSL|TLS|SELF_SIGNED|UNABLE_TO/.test(code) || /TLS/.test(message)
       ? new TaskFailure('refused', `TLS is not possible: ${message}`)
       : null,
+  ({ code }) =>
+    code === 'ERR_BUFFER_TOO_LARGE'
+      ? new TaskFailure('refused', 'A batch of messages is larger than 64 MB once it is unpacked')
+      : null,
   ({ code }) => (code === 'PLT_KFK_TIMEOUT' ? new TaskFailure('timeout', 'The broker does not answer') : null),
   ({ code = '', message }) =>
     /^E[A-Z]+$/.test(code) ? new TaskFailure('unavailable', `The connection broke: ${message || code}`) : null,

@@ -2,6 +2,7 @@ import type { Consumer, Producer } from '@platformatic/kafka'
 import { TaskFailure } from '../../plugin.ts'
 import { tlsOptions } from '../server-properties.ts'
 import type { Broker, BrokerRun, Inbox, OutgoingMessage } from './broker.ts'
+import { boundCodecs } from './broker-kafka-codecs.ts'
 import { kafkaFailure } from './broker-kafka-failure.ts'
 import { type Client, KafkaGuard } from './broker-kafka-guard.ts'
 import { consume } from './broker-kafka-receive.ts'
@@ -12,6 +13,7 @@ const closeMs = 300
 export async function openKafka(run: BrokerRun): Promise<Broker> {
   const { signal } = run.given
   const kafka = await import('@platformatic/kafka')
+  boundCodecs(kafka.compressionsAlgorithms)
   const guard = new KafkaGuard(run.given)
   const options = clientOptions(run, guard)
   const clients: Client[] = []
