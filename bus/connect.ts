@@ -78,6 +78,18 @@ export function addressOf(url: string): Pick<ConnectionOptions, 'servers' | 'use
   return { servers, ...who }
 }
 
+/**
+ * Calls each time a lost connection is back: by then the server has forgotten what was open, and the client tells nobody.
+ * @returns what ends it
+ */
+export function onReconnect({ connection }: Bus, call: () => void): () => void {
+  const statuses = connection.status()
+  void (async () => {
+    for await (const { type } of statuses) if (type === 'reconnect') call()
+  })()
+  return () => (statuses as { stop?: () => void }).stop?.()
+}
+
 /** @throws {BusUnavailable} when the server has no JetStream. */
 async function managerOf(connection: NatsConnection, timeoutMs: number): Promise<JetStreamManager> {
   try {

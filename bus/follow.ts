@@ -1,5 +1,5 @@
 import { type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
-import type { Bus } from './connect.ts'
+import { type Bus, onReconnect } from './connect.ts'
 import { pause } from './handle.ts'
 import { carriedState, load, readMessage } from './load.ts'
 import type { Aggregate, Fact } from './message.ts'
@@ -53,6 +53,7 @@ class Following<State, F extends Fact> implements Follower {
   readonly #waiting = new Map<string, Set<() => void>>()
   #messages: ConsumerMessages | null = null
   #work: Promise<void> = Promise.resolve()
+  #unwatch: () => void = () => undefined
 
   constructor(bus: Bus, options: FollowOptions<State, F>) {
     this.#bus = bus
@@ -61,6 +62,8 @@ class Following<State, F extends Fact> implements Follower {
 
   async begin(): Promise<void> {
     const caughtUp = await this.#open()
+    // Its requests are gone with the old connection; it is opened again.
+    this.#unwatch = onReconnect(this.#bus, () => void this.#messages?.close())
     this.#work = this.#run(caughtUp.reached)
     await caughtUp.promise
   }
@@ -83,6 +86,7 @@ class Following<State, F extends Fact> implements Follower {
 
   async close(): Promise<void> {
     this.#stop.abort()
+    this.#unwatch()
     await this.#messages?.close()
     await this.#work
   }

@@ -1,9 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
 import pg from 'pg'
-import type { Bus } from '../bus/connect.ts'
+import { type Bus, BusUnavailable, onReconnect } from '../bus/connect.ts'
+import { buryMessage } from '../bus/dead.ts'
 import { asking } from '../bus/publish.ts'
 import { projectedSubject } from '../bus/subject.ts'
+import { type Folding, fold } from './folding.ts'
 
 /** A set of read models that are folded from streams, and their place in the platform's database. */
 export interface Projection {
@@ -28,6 +30,14 @@ export interface ProjectionTarget {
 export type ProjectionObservation =
   | { readonly type: 'projection-running'; readonly projection: string }
   | { readonly type: 'projection-trouble'; readonly projection: string; readonly error: unknown }
+  /** A message that cannot be folded lies in DEAD; the tables go on without it. */
+  | {
+      readonly type: 'projection-dead'
+      readonly projection: string
+      readonly stream: string
+      readonly sequence: number
+      readonly error: unknown
+    }
 
 export interface ProjectorOptions {
   readonly bus: Bus
@@ -91,10 +101,15 @@ async function project({ bus, connection, projection, onObservation }: Projector
     const ended = AbortSignal.any([signal, session.signal])
     // One connection, so one batch at a time.
     const turns = new Turns()
-    const streams = projection.streams.map((stream) => follow({ bus, client, projection, stream, turns }, ended))
+    const streams = projection.streams.map((stream) =>
+      follow({ bus, client, projection, stream, turns, onObservation }, ended),
+    )
+    // Requests that were open are gone with the old connection.
+    const unwatch = onReconnect(bus, () => lost.reject(new BusUnavailable('The connection was lost and is back')))
     try {
       await Promise.race([Promise.all(streams), lost.promise])
     } finally {
+      unwatch()
       session.abort()
       await Promise.allSettled(streams)
     }
@@ -145,9 +160,22 @@ interface Followed {
   readonly projection: Projection
   readonly stream: string
   readonly turns: Turns
+  readonly onObservation: ProjectorOptions['onObservation']
 }
 
-async function follow({ bus, client, projection, stream, turns }: Followed, signal: AbortSignal): Promise<void> {
+async function follow(
+  { bus, client, projection, stream, turns, onObservation }: Followed,
+  signal: AbortSignal,
+): Promise<void> {
+  const folding: Folding = {
+    client,
+    stream,
+    apply: (messages) => projection.apply({ client, bus, stream }, messages),
+    async bury(message, error) {
+      await buryMessage(bus, `projections-${projection.name}`, message, error)
+      onObservation({ type: 'projection-dead', projection: projection.name, stream, sequence: message.seq, error })
+    },
+  }
   let { sequence } = await turns.take(() => checkpointOf(client, stream))
   announce(bus, projection, stream, sequence)
   const from = { opt_start_seq: sequence + 1, deliver_policy: DeliverPolicy.StartSequence }
@@ -159,16 +187,8 @@ async function follow({ bus, client, projection, stream, turns }: Followed, sign
   try {
     for await (const batch of batches(messages)) {
       const begun = performance.now()
-      await turns.take(async () => {
-        await client.query('begin')
-        await projection.apply({ client, bus, stream }, batch)
-        sequence = batch.at(-1)!.seq
-        await client.query(
-          'insert into checkpoint values ($1, $2) on conflict (stream) do update set sequence = excluded.sequence',
-          [stream, sequence],
-        )
-        await client.query('commit')
-      })
+      await turns.take(() => fold(folding, batch))
+      sequence = batch.at(-1)!.seq
       announce(bus, projection, stream, sequence)
       const leftMs = Math.min(maxRestMs, (batch.length - 1) * restMs) - (performance.now() - begun)
       if (leftMs > 1) await delay(leftMs)

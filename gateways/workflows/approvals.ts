@@ -1,11 +1,17 @@
 import type { FastifyInstance } from 'fastify'
-import { type ApprovalRecord, listApprovals } from '../../projections/workflows/executions-read.ts'
+import {
+  type ApprovalRecord,
+  type ApprovalStatus,
+  approvalStatuses,
+  findApproval,
+  listApprovals,
+} from '../../projections/workflows/approvals-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution.ts'
 import { decideAnswer } from '../../schemas/workflows/execution-decide.ts'
 import { mayAct, type Role } from '../../schemas/workflows/role.ts'
 import { decideExecution, loadExecution } from './execution-commands.ts'
-import { bodyOf, pageOf, queryOf, textField } from './request.ts'
+import { bodyOf, invalid, pageOf, queryOf, replyList, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }
@@ -14,20 +20,20 @@ const maxCommentLength = 2_000
 
 /** Gates at which executions ask somebody. Their answers are decided on the execution itself: once, and not too late. */
 export function approvalRoutes(app: FastifyInstance, service: WorkflowService): void {
-  app.get('/api/v1/approvals', { config: { role: 'viewer' } }, async (request) => {
-    const query = queryOf(request, ['status', 'executionId', 'limit'])
-    const rows = await listApprovals(service.database, {
-      open: query.status === 'PENDING',
-      limit: pageOf(query).limit,
-      ...(query.executionId !== undefined && { executionId: query.executionId }),
-    })
-    const shown = rows.map((row) => shownRecord(row, service.now()))
-    return query.status === undefined ? shown : shown.filter(({ status }) => status === query.status)
+  app.get('/api/v1/approvals', { config: { role: 'viewer' } }, async (request, reply) => {
+    const { status, executionId, ...range } = queryOf(request, ['status', 'executionId', 'limit', 'cursor'])
+    const filter = {
+      now: new Date(service.now()),
+      ...(status !== undefined && { status: statusField(status) }),
+      ...(executionId !== undefined && { executionId }),
+    }
+    const page = await listApprovals(service.database, filter, pageOf(range))
+    return replyList(request, reply, { ...page, rows: page.rows.map(shownRecord) })
   })
   app.get<ById>('/api/v1/approvals/:id', { config: { role: 'viewer' } }, async (request) => {
     const { executionId, run } = readId(request.params.id)
     const state = await loadExecution(service.bus, executionId).catch(asMissing)
-    return shownGate(executionId, run, state, service.now())
+    return await shown(service, executionId, run, state)
   })
   for (const [verb, answer] of [
     ['approve', 'approved'],
@@ -48,9 +54,22 @@ export function approvalRoutes(app: FastifyInstance, service: WorkflowService): 
         },
       })
       await service.readable('EVT_EXECUTIONS', sequence)
-      return shownGate(executionId, run, state, service.now())
+      return await shown(service, executionId, run, state)
     })
   }
+}
+
+function statusField(status: string): ApprovalStatus {
+  if ((approvalStatuses as readonly string[]).includes(status)) return status as ApprovalStatus
+  throw invalid('status', `must be one of ${approvalStatuses.join(', ')}`)
+}
+
+/** The execution itself knows first; of an iteration that is through, and of when it was decided, the read model knows. */
+async function shown({ database, now }: WorkflowService, executionId: string, run: string, state: ExecutionState) {
+  const record = await findApproval(database, { executionId, run, now: new Date(now()) })
+  const gate = shownGate(executionId, run, state, now())
+  if (gate === null && record === null) throw missing()
+  return gate === null ? shownRecord(record!) : { ...gate, decidedAt: record?.answer?.at ?? null }
 }
 
 function requireRole(run: Run | undefined, role: Role): void {
@@ -84,7 +103,7 @@ function asMissing(error: unknown): never {
 
 function shownGate(executionId: string, key: string, state: ExecutionState, now: number) {
   const run = state.runs[key]
-  if (run?.opening?.kind !== 'pause' || run.opening.question === null) throw missing()
+  if (run?.opening?.kind !== 'pause' || run.opening.question === null) return null
   const { until, question } = run.opening
   const expired = (until !== null && until <= now) || run.status !== 'waiting' || isEnded(state.stage)
   return {
@@ -101,14 +120,13 @@ function shownGate(executionId: string, key: string, state: ExecutionState, now:
   }
 }
 
-function shownRecord(record: ApprovalRecord, now: number) {
-  const { executionId, run, taskName, question, answer, expiresAt, requestedAt } = record
-  const expired = (expiresAt !== null && Date.parse(expiresAt) <= now) || record.status !== 'WAITING'
+function shownRecord(record: ApprovalRecord) {
+  const { executionId, run, taskName, status, question, answer, expiresAt, requestedAt } = record
   return {
     id: approvalId(executionId, run),
     executionId,
     taskName,
-    status: answer?.answer.toUpperCase() ?? (expired ? 'EXPIRED' : 'PENDING'),
+    status,
     message: question.message,
     role: question.role,
     requestedAt,

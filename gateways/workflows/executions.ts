@@ -5,6 +5,7 @@ import { asking } from '../../bus/publish.ts'
 import {
   type ExecutionFilter,
   findExecution,
+  findTask,
   listExecutions,
   tasksOfExecution,
 } from '../../projections/workflows/executions-read.ts'
@@ -46,9 +47,11 @@ export function executionRoutes(app: FastifyInstance, service: WorkflowService):
     '/api/v1/executions/:id/tasks/:run/outputs',
     { config: { role: 'viewer' } },
     async (request, reply) => {
-      const { runs } = await loadExecution(bus, request.params.id)
-      const outputs = runs[request.params.run]?.outputs
-      if (outputs === undefined || outputs === null) {
+      const { id, run } = request.params
+      const { runs } = await loadExecution(bus, id)
+      // Of an iteration that is through the execution itself has forgotten the tasks.
+      const { outputs = null } = runs[run] ?? (await findTask(database, id, run)) ?? {}
+      if (outputs === null) {
         throw new Rejected('workflows/execution-not-found', 'There is no such task run with outputs')
       }
       return reply.type('application/json; charset=utf-8').send(await wholeText(bus, outputs))

@@ -110,8 +110,8 @@ export const executionOperations: Operations = {
   'POST /api/v1/executions/{id}/replay': again('Runs all of it, with other inputs', { inputs: anyObject, revision }),
   'GET /api/v1/approvals': {
     summary: 'Gates at which executions ask somebody, newest first',
-    parameters: [query('status', 'PENDING and so on'), query('executionId', 'Of this execution'), ...page.slice(0, 1)],
-    responses: { 200: json('Approvals', { type: 'array', items: ref('Approval') }) },
+    parameters: [query('status', 'PENDING and so on'), query('executionId', 'Of this execution'), ...page],
+    responses: { 200: list('Approvals', ref('Approval')) },
   },
   'GET /api/v1/approvals/{id}': {
     summary: 'A gate',
@@ -120,6 +120,8 @@ export const executionOperations: Operations = {
   'POST /api/v1/approvals/{id}/approve': decision('Lets the execution go on'),
   'POST /api/v1/approvals/{id}/reject': decision('Fails the task'),
 }
+
+const largeOnes = 'In lists those over 4 KB are `{truncated: true, sizeBytes}`'
 
 export const executionSchemas = {
   Execution: object(
@@ -132,8 +134,9 @@ export const executionSchemas = {
       status,
       tasksTotal: whole,
       tasksExecuted: whole,
-      inputs: anyObject,
-      outputs: nullable({ ...text, description: 'JSON text' }),
+      inputs: { ...anyObject, description: largeOnes },
+      outputs: nullable({ ...text, description: `JSON text. ${largeOnes}` }),
+      trigger: { ...anyObject, description: largeOnes },
       error: nullable(text),
       labels: anyObject,
       createdAt: time,
@@ -163,6 +166,7 @@ export const executionSchemas = {
     requestedAt: time,
     expiresAt: nullable(time),
     decidedBy: nullable(text),
+    decidedAt: nullable(time),
     comment: nullable(text),
   }),
 }

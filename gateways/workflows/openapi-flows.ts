@@ -89,7 +89,8 @@ export const flowOperations: Operations = {
   },
   'GET /api/v1/flows/{id}/revisions': {
     summary: 'Its revisions, newest first',
-    responses: { 200: json('Revisions', { type: 'array', items: ref('FlowRevision') }), ...noFlow },
+    parameters: page,
+    responses: { 200: list('Revisions', ref('FlowRevision')), ...noFlow },
   },
   'GET /api/v1/flows/{id}/revisions/{rev}': {
     summary: 'One revision',

@@ -5,7 +5,7 @@ import { requireFlow } from '../../schemas/workflows/flow.ts'
 import { flowRevision, requireSaved, saveFlow } from './flow-store.ts'
 import { changedDraft } from './flow-text.ts'
 import { type ById, changeOf, shownFlow } from './flow-view.ts'
-import { queryOf, wholeNumber } from './request.ts'
+import { pageOf, queryOf, replyList, wholeNumber } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ByRevision = { Params: { id: string; rev: string } }
@@ -19,10 +19,12 @@ export function revisionRoutes(app: FastifyInstance, service: WorkflowService): 
   const { bus, database } = service
   const viewer = { config: { role: 'viewer' } } as const
   const path = '/api/v1/flows/:id/revisions'
-  app.get<ById>(path, viewer, async ({ params: { id } }) => {
+  app.get<ById>(path, viewer, async (request, reply) => {
+    const range = pageOf(queryOf(request, ['limit', 'cursor']))
+    const { id } = request.params
     const { sequence } = await requireSaved(bus, id)
     await service.readable('EVT_WORKFLOWS', sequence)
-    return await listRevisions(database, id)
+    return replyList(request, reply, await listRevisions(database, id, range))
   })
   app.get<ByRevision>(`${path}/:rev`, viewer, async ({ params: { id, rev } }) => {
     const { flowId, revision, name, namespace, yamlContent, by, at, restoredFrom } = await find(rev, id)

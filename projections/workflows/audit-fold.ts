@@ -2,6 +2,7 @@ import type { JsMsg } from '@nats-io/jetstream'
 import { readMessage } from '../../bus/load.ts'
 import { auditEvents } from '../../schemas/workflows/audit.ts'
 import type { ProjectionTarget } from '../projector.ts'
+import { storableJson, storableTime } from '../storable.ts'
 
 export const auditTables = `
 create table audit (
@@ -30,9 +31,9 @@ export async function applyAudit({ client, bus }: ProjectionTarget, messages: re
   const rows: unknown[] = []
   for (const message of messages) {
     const { facts } = await readMessage(bus, auditEvents, message)
-    for (const { data } of facts) rows.push({ ...data, at: new Date(data.at) })
+    for (const { data } of facts) rows.push({ ...data, at: storableTime(data.at) })
   }
-  if (rows.length > 0) await client.query(insert, [JSON.stringify(rows)])
+  if (rows.length > 0) await client.query(insert, [storableJson(rows)])
 }
 
 const insert = `

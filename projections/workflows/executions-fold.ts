@@ -3,69 +3,21 @@ import { readMessage } from '../../bus/load.ts'
 import { unescapeToken } from '../../bus/subject.ts'
 import { type ExecutionFact, executionEvents } from '../../schemas/workflows/execution-facts.ts'
 import type { ProjectionTarget } from '../projector.ts'
-
-export const executionTables = `
-create table executions (
-  id text primary key,
-  flow_id text not null,
-  flow_name text not null,
-  namespace text not null,
-  revision integer not null,
-  status text not null,
-  tasks_total integer not null,
-  tasks_executed integer not null default 0,
-  inputs jsonb not null,
-  outputs jsonb,
-  failure jsonb,
-  trigger jsonb not null,
-  labels jsonb not null,
-  actor text not null,
-  parent jsonb,
-  origin jsonb,
-  created_at timestamptz not null,
-  started_at timestamptz,
-  finished_at timestamptz,
-  created_sequence bigint not null,
-  last_sequence bigint not null,
-  last_at timestamptz not null
-);
-create index on executions (created_sequence desc);
-create index on executions (flow_id, created_sequence desc);
-create index on executions (namespace, created_sequence desc);
-create index on executions (status, created_sequence desc);
-create index on executions (last_at) where finished_at is null;
-create table task_runs (
-  execution_id text not null,
-  run text not null,
-  task_name text not null,
-  task_type text not null,
-  status text not null,
-  attempt integer not null,
-  outputs jsonb,
-  failure jsonb,
-  question jsonb,
-  answer jsonb,
-  until timestamptz,
-  scheduled_at timestamptz,
-  started_at timestamptz,
-  finished_at timestamptz,
-  worker text,
-  position bigint not null,
-  primary key (execution_id, run)
-);
-create index on task_runs (question) where question is not null and answer is null;
-`
+import { storableJson, storableTime } from '../storable.ts'
+import { briefOf, briefTrigger, briefValue } from './brief.ts'
+import { endLive, insertCreated, updateChanged, upsertTasks } from './executions-tables.ts'
+import { plannedTasks } from './planned-tasks.ts'
 
 /** Columns of \`executions\` that a message changes; absent: stays as it is. */
 type ExecutionRow = Record<string, unknown> & { readonly id: string }
-type TaskRow = Record<string, unknown> & { execution_id: string; run: string; reset: boolean }
+type TaskRow = Record<string, unknown> & { execution_id: string; run: string }
 
 /** What the facts of many messages come to, so that each row is written once. */
 export interface ExecutionRows {
   readonly created: Map<string, ExecutionRow>
   readonly changed: Map<string, ExecutionRow>
   readonly tasks: Map<string, TaskRow>
-  /** Executions whose live tasks are cancelled with their end. */
+  /** When executions ended: their live tasks end with them. */
   readonly ended: Map<string, string>
   /** Executions that one more task of may have run to its end. */
   readonly counted: Set<string>
@@ -82,56 +34,94 @@ export async function applyExecutions({ client, bus }: ProjectionTarget, message
   for (const message of messages) {
     const id = unescapeToken(message.subject.split('.').at(-1)!)
     const { facts } = await readMessage(bus, executionEvents, message)
-    for (const [index, fact] of facts.entries()) foldFact(rows, id, fact, message.seq, index)
+    for (const [index, fact] of facts.entries()) {
+      if (fact.type === 'executions.execution.created') await create(rows, bus, fact.data, message.seq)
+      else foldFact(rows, id, fact, placeOf(message.seq, index))
+    }
     const row = changedRow(rows, id)
     row.last_sequence = message.seq
-    row.last_at = new Date(Math.floor(message.info.timestampNanos / 1e6)).toISOString()
+    row.last_at = storableTime(Math.floor(message.info.timestampNanos / 1e6))
   }
   await write(client, rows)
 }
 
+type Created = Extract<ExecutionFact, { type: 'executions.execution.created' }>['data']
+
+async function create(rows: ExecutionRows, bus: ProjectionTarget['bus'], created: Created, sequence: number) {
+  const { executionId: id, inputs, trigger, carried = {}, at } = created
+  rows.created.set(id, {
+    id,
+    flow_id: created.flowId,
+    flow_name: created.flowName,
+    namespace: created.namespace,
+    revision: created.revision,
+    status: 'QUEUED',
+    tasks_total: created.tasksTotal,
+    inputs,
+    trigger,
+    brief_inputs: briefOf(inputs),
+    brief_trigger: briefTrigger(trigger),
+    labels: created.labels,
+    actor: created.actor,
+    parent: created.parent ?? null,
+    origin: created.origin ?? null,
+    created_at: storableTime(at),
+    created_sequence: sequence,
+  })
+  for (const [index, { run, ...task }] of (await plannedTasks(bus, created)).entries()) {
+    Object.assign(taskRow(rows, id, run, placeOf(sequence, index)), task, { planned: true })
+  }
+  carry(rows, id, carried, { sequence, at: storableTime(at) })
+}
+
+function carry(
+  rows: ExecutionRows,
+  id: string,
+  carried: NonNullable<Created['carried']>,
+  { sequence, at }: { readonly sequence: number; readonly at: string },
+): void {
+  for (const [index, [run, { status, outputs = null }]] of Object.entries(carried).entries()) {
+    if (run.startsWith('$')) continue
+    const row = taskRow(rows, id, run, placeOf(sequence, index))
+    row.task_name ??= run.slice(run.lastIndexOf('.') + 1)
+    Object.assign(row, { status: status.toUpperCase(), outputs, finished_at: at })
+    rows.counted.add(id)
+  }
+}
+
+/** Of a fact, or of a task, among those of all messages: one message has fewer. */
+function placeOf(sequence: number, index: number): number {
+  return sequence * 4_096 + index
+}
+
 /** Adds one fact. Pure but for the rows it is given. */
-function foldFact(rows: ExecutionRows, id: string, fact: ExecutionFact, sequence: number, index: number): void {
+function foldFact(
+  rows: ExecutionRows,
+  id: string,
+  fact: Exclude<ExecutionFact, { type: 'executions.execution.created' }>,
+  place: number,
+): void {
   const row = changedRow(rows, id)
   switch (fact.type) {
-    case 'executions.execution.created': {
-      const { data } = fact
-      rows.created.set(id, {
-        id,
-        flow_id: data.flowId,
-        flow_name: data.flowName,
-        namespace: data.namespace,
-        revision: data.revision,
-        status: 'QUEUED',
-        tasks_total: data.tasksTotal,
-        inputs: data.inputs,
-        trigger: data.trigger,
-        labels: data.labels,
-        actor: data.actor,
-        parent: data.parent ?? null,
-        origin: data.origin ?? null,
-        created_at: time(data.at),
-        created_sequence: sequence,
-      })
-      return
-    }
     case 'executions.execution.started':
-      Object.assign(row, { status: 'RUNNING', started_at: time(fact.data.at) })
+      Object.assign(row, { status: 'RUNNING', started_at: storableTime(fact.data.at) })
       return
     case 'executions.execution.paused':
       row.status = 'PAUSED'
       return
     case 'executions.execution.resumed':
-      row.status = 'RUNNING'
+      // To what it was: it may not have begun.
+      row.status = 'RESUMED'
       return
     case 'executions.execution.end-requested':
       row.status = 'RUNNING'
       return
     case 'executions.execution.ended': {
       const { status, at, outputs = null, failure = null } = fact.data
-      Object.assign(row, { status: publicStatus(status), finished_at: time(at), outputs, failure })
-      rows.ended.set(id, time(at))
-      endTasks(rows, id, time(at))
+      Object.assign(row, { status: publicStatus(status), finished_at: storableTime(at), outputs, failure })
+      row.brief_outputs = briefValue(outputs)
+      rows.ended.set(id, storableTime(at))
+      endTasks(rows, id, storableTime(at))
       return
     }
     case 'executions.execution.slot-requested':
@@ -143,7 +133,7 @@ function foldFact(rows: ExecutionRows, id: string, fact: ExecutionFact, sequence
     case 'executions.task.late-result':
       return
     default:
-      foldTask(rows, id, fact, sequence * 1_000 + index)
+      foldTask(rows, id, fact, place)
   }
 }
 
@@ -159,6 +149,19 @@ type TaskFact = Exclude<
   }
 >
 
+/** Whatever an attempt before it has left is gone. */
+const beginning = {
+  outputs: null,
+  failure: null,
+  question: null,
+  answer: null,
+  asked: null,
+  until: null,
+  started_at: null,
+  finished_at: null,
+  worker: null,
+}
+
 function foldTask(rows: ExecutionRows, id: string, fact: TaskFact, position: number): void {
   const { run } = fact.data
   if (run.startsWith('$')) return
@@ -167,44 +170,52 @@ function foldTask(rows: ExecutionRows, id: string, fact: TaskFact, position: num
     case 'executions.task.scheduled': {
       const { task, type, attempt, at, lease } = fact.data
       const status = lease === null ? 'PENDING' : 'RUNNING'
-      if (attempt > 1) Object.assign(row, { reset: true, finished_at: null, failure: null, outputs: null })
-      Object.assign(row, { task_name: task, task_type: type, status, attempt, scheduled_at: time(at) })
+      Object.assign(row, beginning)
+      Object.assign(row, { task_name: task, task_type: type, status, attempt, scheduled_at: storableTime(at) })
       return
     }
     case 'executions.task.opened': {
       const { opening, startedAt } = fact.data
       const waits = opening.kind === 'pause' || (opening.kind === 'child' && opening.wait)
-      Object.assign(row, { status: waits ? 'WAITING' : 'RUNNING', started_at: time(startedAt) })
+      Object.assign(row, { status: waits ? 'WAITING' : 'RUNNING', started_at: storableTime(startedAt) })
       if (opening.kind === 'pause') {
-        Object.assign(row, { question: opening.question, until: opening.until === null ? null : time(opening.until) })
+        const { question, until } = opening
+        Object.assign(row, { question, until: until === null ? null : storableTime(until) })
+        if (question !== null) row.asked = position
       }
       return
     }
     case 'executions.task.succeeded': {
       const { outputs, startedAt, at, worker = null } = fact.data
-      Object.assign(row, { status: 'SUCCESS', outputs, started_at: time(startedAt), finished_at: time(at), worker })
+      Object.assign(row, {
+        status: 'SUCCESS',
+        outputs,
+        started_at: storableTime(startedAt),
+        finished_at: storableTime(at),
+        worker,
+      })
       rows.counted.add(id)
       return
     }
     case 'executions.task.failed': {
       const { failure, startedAt, at, retryAt, worker = null } = fact.data
       const status = retryAt === null ? 'FAILED' : 'WAITING'
-      Object.assign(row, { status, failure, started_at: time(startedAt), worker })
-      if (retryAt === null) row.finished_at = time(at)
+      Object.assign(row, { status, failure, started_at: storableTime(startedAt), worker })
+      if (retryAt === null) row.finished_at = storableTime(at)
       rows.counted.add(id)
       return
     }
     case 'executions.task.skipped': {
       const { task, type, at } = fact.data
-      Object.assign(row, { task_name: task, task_type: type, status: 'SKIPPED', finished_at: time(at) })
+      Object.assign(row, { task_name: task, task_type: type, status: 'SKIPPED', finished_at: storableTime(at) })
       return
     }
     case 'executions.task.cancelled':
-      Object.assign(row, { status: 'CANCELLED', finished_at: time(fact.data.at) })
+      Object.assign(row, { status: 'CANCELLED', finished_at: storableTime(fact.data.at) })
       return
     case 'executions.task.question-answered': {
       const { answer, by, comment, at } = fact.data
-      row.answer = { answer, by, comment, at: time(at) }
+      row.answer = { answer, by, comment, at: storableTime(at) }
       // Until it is decided what follows.
       row.status ??= 'WAITING'
       return
@@ -219,7 +230,8 @@ const live = new Set(['PENDING', 'RUNNING', 'WAITING'])
 function endTasks(rows: ExecutionRows, id: string, at: string): void {
   for (const row of rows.tasks.values()) {
     if (row.execution_id === id && live.has(String(row.status))) {
-      Object.assign(row, { status: 'CANCELLED', finished_at: at })
+      const isBegun = row.planned !== true || row.scheduled_at !== undefined
+      Object.assign(row, { status: isBegun ? 'CANCELLED' : 'SKIPPED', finished_at: at })
     }
   }
 }
@@ -236,7 +248,7 @@ function taskRow({ tasks }: ExecutionRows, id: string, run: string, position: nu
   const key = `${id}/${run}`
   const known = tasks.get(key)
   if (known !== undefined) return known
-  const row: TaskRow = { execution_id: id, run, reset: false, position }
+  const row: TaskRow = { execution_id: id, run, position }
   tasks.set(key, row)
   return row
 }
@@ -246,67 +258,12 @@ function publicStatus(status: 'success' | 'failed' | 'cancelled' | 'timed-out'):
   return status === 'timed-out' ? 'TIMED_OUT' : status.toUpperCase()
 }
 
-function time(at: number): string {
-  return new Date(at).toISOString()
-}
-
 async function write(client: ProjectionTarget['client'], rows: ExecutionRows): Promise<void> {
-  const json = (values: Iterable<unknown>) => JSON.stringify([...values])
+  const json = (values: Iterable<unknown>) => storableJson([...values])
   if (rows.created.size > 0) await client.query(insertCreated, [json(rows.created.values())])
   if (rows.tasks.size > 0) await client.query(upsertTasks, [json(rows.tasks.values())])
   if (rows.ended.size > 0) {
-    await client.query(cancelLive, [[...rows.ended.keys()], [...rows.ended.values()]])
+    await client.query(endLive, [[...rows.ended.keys()], [...rows.ended.values()]])
   }
   await client.query(updateChanged, [json(rows.changed.values()), [...rows.counted]])
 }
-
-const createdColumns =
-  'id, flow_id, flow_name, namespace, revision, status, tasks_total, inputs, trigger, labels, actor, parent, origin, created_at, created_sequence'
-
-const insertCreated = `
-insert into executions (${createdColumns}, last_sequence, last_at)
-select ${createdColumns}, created_sequence, created_at
-from json_populate_recordset(null::executions, $1)
-on conflict (id) do nothing`
-
-const updateChanged = `
-update executions e set
-  status = coalesce(c.status, e.status),
-  started_at = coalesce(c.started_at, e.started_at),
-  finished_at = coalesce(c.finished_at, e.finished_at),
-  outputs = coalesce(c.outputs, e.outputs),
-  failure = coalesce(c.failure, e.failure),
-  last_sequence = coalesce(c.last_sequence, e.last_sequence),
-  last_at = coalesce(c.last_at, e.last_at),
-  tasks_executed = case when e.id = any($2) then (
-    select count(distinct task_name) from task_runs t where t.execution_id = e.id and t.status in ('SUCCESS', 'FAILED')
-  ) else e.tasks_executed end
-from json_populate_recordset(null::executions, $1) c
-where e.id = c.id`
-
-const upsertTasks = `
-insert into task_runs as t (execution_id, run, task_name, task_type, status, attempt, outputs, failure, question, answer, until,
-  scheduled_at, started_at, finished_at, worker, position)
-select execution_id, run, coalesce(task_name, run), coalesce(task_type, ''), status, coalesce(attempt, 1), outputs, failure, question,
-  answer, until, scheduled_at, started_at, finished_at, worker, position
-from json_to_recordset($1) as r(execution_id text, run text, task_name text, task_type text, status text, attempt integer,
-  outputs jsonb, failure jsonb, question jsonb, answer jsonb, until timestamptz, scheduled_at timestamptz, started_at timestamptz,
-  finished_at timestamptz, worker text, position bigint, reset boolean)
-on conflict (execution_id, run) do update set
-  status = coalesce(excluded.status, t.status),
-  attempt = greatest(excluded.attempt, t.attempt),
-  outputs = coalesce(excluded.outputs, t.outputs),
-  failure = coalesce(excluded.failure, t.failure),
-  question = coalesce(excluded.question, t.question),
-  answer = coalesce(excluded.answer, t.answer),
-  until = coalesce(excluded.until, t.until),
-  scheduled_at = coalesce(excluded.scheduled_at, t.scheduled_at),
-  started_at = coalesce(excluded.started_at, t.started_at),
-  finished_at = case when excluded.status in ('PENDING', 'RUNNING', 'WAITING') then excluded.finished_at
-    else coalesce(excluded.finished_at, t.finished_at) end,
-  worker = coalesce(excluded.worker, t.worker)`
-
-const cancelLive = `
-update task_runs t set status = 'CANCELLED', finished_at = e.at::timestamptz
-from unnest($1::text[], $2::text[]) as e(id, at)
-where t.execution_id = e.id and t.status in ('PENDING', 'RUNNING', 'WAITING')`

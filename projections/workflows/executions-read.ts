@@ -3,7 +3,7 @@ import type { Failure, Value } from '../../schemas/workflows/execution-facts.ts'
 import { schemaOf } from '../projector.ts'
 import { workflowProjection } from './projection.ts'
 
-/** A row of the list of executions. Times are RFC 3339, UTC. */
+/** An execution, whole or as a list shows it. Times are RFC 3339, UTC. */
 export interface ExecutionRecord {
   readonly id: string
   readonly flowId: string
@@ -67,17 +67,22 @@ export interface Page<T> {
 const schema = schemaOf(workflowProjection)
 const iso = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-const executionColumns = `
+const ownColumns = `
   id, flow_id as "flowId", flow_name as "flowName", namespace, revision, status, tasks_total as "tasksTotal",
-  tasks_executed as "tasksExecuted", inputs, outputs, failure, trigger, labels, actor, parent, origin,
+  tasks_executed as "tasksExecuted", failure, labels, actor, parent, origin,
   ${iso('created_at')} as "createdAt", ${iso('started_at')} as "startedAt", ${iso('finished_at')} as "finishedAt",
-  (extract(epoch from finished_at - coalesce(started_at, created_at)) * 1000)::integer as "durationMs"`
+  round(extract(epoch from finished_at - coalesce(started_at, created_at)) * 1000)::float8 as "durationMs"`
+
+const wholeColumns = `${ownColumns}, inputs, outputs, trigger`
+
+const listedColumns = `${ownColumns}, coalesce(brief_inputs, inputs) as inputs, coalesce(brief_trigger, trigger) as trigger,
+  case when brief_outputs is null then outputs else jsonb_build_object('json', brief_outputs) end as outputs`
 
 const taskColumns = `
   run, task_name as "taskName", task_type as "taskType", status, attempt, outputs, failure,
   ${iso('scheduled_at')} as "scheduledAt", ${iso('started_at')} as "startedAt", ${iso('finished_at')} as "finishedAt", worker`
 
-/** Newest first. @param cursor `next` of the page before */
+/** Newest first; large inputs, outputs and triggers are told by their size alone. @param cursor `next` of the page before */
 export async function listExecutions(
   database: pg.Pool,
   filter: ExecutionFilter,
@@ -87,7 +92,7 @@ export async function listExecutions(
   const counted = database.query(`select count(*)::integer as total from ${schema}.executions ${where}`, values)
   const after = cursor === undefined ? '' : `${where === '' ? 'where' : 'and'} created_sequence < ${Number(cursor)}`
   const found = database.query(
-    `select ${executionColumns}, created_sequence::text as sequence from ${schema}.executions ${where} ${after}
+    `select ${listedColumns}, created_sequence::text as sequence from ${schema}.executions ${where} ${after}
      order by created_sequence desc limit ${limit + 1}`,
     values,
   )
@@ -98,11 +103,11 @@ export async function listExecutions(
 }
 
 export async function findExecution(database: pg.Pool, id: string): Promise<ExecutionRecord | null> {
-  const { rows } = await database.query(`select ${executionColumns} from ${schema}.executions where id = $1`, [id])
+  const { rows } = await database.query(`select ${wholeColumns} from ${schema}.executions where id = $1`, [id])
   return rows[0] ?? null
 }
 
-/** In the order in which they were first scheduled. */
+/** In the order of the flow; those of loops in the order in which they were first scheduled. */
 export async function tasksOfExecution(
   database: pg.Pool,
   id: string,
@@ -111,40 +116,6 @@ export async function tasksOfExecution(
   const { rows } = await database.query(
     `select ${taskColumns} from ${schema}.task_runs where execution_id = $1 order by position limit $2 offset $3`,
     [id, limit, offset],
-  )
-  return rows
-}
-
-/** A gate at which an execution asks somebody. */
-export interface ApprovalRecord {
-  readonly executionId: string
-  readonly run: string
-  readonly taskName: string
-  readonly status: string
-  readonly question: { readonly message: string; readonly role: string; readonly onTimeout: string }
-  readonly answer: {
-    readonly answer: string
-    readonly by: string
-    readonly comment: string
-    readonly at: string
-  } | null
-  readonly expiresAt: string | null
-  readonly requestedAt: string
-}
-
-/** Newest first. @param open only those that wait for an answer */
-export async function listApprovals(
-  database: pg.Pool,
-  { open, limit, executionId }: { readonly open: boolean; readonly limit: number; readonly executionId?: string },
-): Promise<readonly ApprovalRecord[]> {
-  const { rows } = await database.query(
-    `select execution_id as "executionId", run, task_name as "taskName", status, question, answer,
-       ${iso('until')} as "expiresAt", ${iso('coalesce(started_at, scheduled_at)')} as "requestedAt"
-     from ${schema}.task_runs
-     where question is not null and question <> 'null'::jsonb ${open ? `and answer is null and status = 'WAITING'` : ''}
-       and ($2::text is null or execution_id = $2)
-     order by position desc limit $1`,
-    [limit, executionId ?? null],
   )
   return rows
 }
@@ -177,6 +148,15 @@ export async function idleExecutions(
     executions: rows.map(({ id, createdSequence }) => ({ id, createdSequence })),
     next: last === undefined ? null : `${last.at} ${last.id}`,
   }
+}
+
+/** One run of a task, also of an iteration that is through; null when there is none. */
+export async function findTask(database: pg.Pool, id: string, run: string): Promise<TaskRecord | null> {
+  const { rows } = await database.query(
+    `select ${taskColumns} from ${schema}.task_runs where execution_id = $1 and run = $2`,
+    [id, run],
+  )
+  return rows[0] ?? null
 }
 
 /** How many there are by status, for metrics. */

@@ -3,6 +3,7 @@ import { readMessage } from '../../bus/load.ts'
 import { unescapeToken } from '../../bus/subject.ts'
 import { flowEvents } from '../../schemas/workflows/flow.ts'
 import type { ProjectionTarget } from '../projector.ts'
+import { storableJson, storableText, storableTime } from '../storable.ts'
 
 export const flowTables = `
 create table flows (
@@ -39,9 +40,10 @@ export async function applyFlows({ client, bus }: ProjectionTarget, messages: re
     const { facts } = await readMessage(bus, flowEvents, message)
     for (const { type, data } of facts) {
       if (type === 'workflows.flow.revised') {
-        const at = new Date(data.at)
-        const { name, namespace, revision, yamlContent, plan, by } = data
-        await client.query(upsertFlow, [id, name, namespace, revision, yamlContent, plan.labels, at, by, message.seq])
+        const { namespace, revision, plan } = data
+        const [at, labels] = [storableTime(data.at), storableJson(plan.labels)]
+        const [name, yamlContent, by] = [data.name, data.yamlContent, data.by].map(storableText)
+        await client.query(upsertFlow, [id, name, namespace, revision, yamlContent, labels, at, by, message.seq])
         await client.query(insertRevision, [id, revision, yamlContent, at, by, data.restoredFrom ?? null])
       } else if (type === 'workflows.flow.enabled') {
         await client.query('update flows set enabled = $2 where id = $1', [id, data.enabled])

@@ -3,13 +3,19 @@ import { schemaOf } from '../projector.ts'
 import type { Page } from './executions-read.ts'
 import { workflowProjection } from './projection.ts'
 
+/** The text of a flow, or of a list how large it is where it is too large for that. */
+export interface YamlOf {
+  readonly yamlContent: string | null
+  readonly truncated?: true
+  readonly sizeBytes?: number
+}
+
 /** A flow in the list. Times are RFC 3339, UTC. */
-export interface FlowRecord {
+export interface FlowRecord extends YamlOf {
   readonly id: string
   readonly name: string
   readonly namespace: string
   readonly revision: number
-  readonly yamlContent: string
   readonly labels: Readonly<Record<string, string>>
   readonly enabled: boolean
   readonly createdAt: string
@@ -17,10 +23,9 @@ export interface FlowRecord {
   readonly updatedAt: string
 }
 
-export interface RevisionRecord {
+export interface RevisionRecord extends YamlOf {
   readonly flowId: string
   readonly revision: number
-  readonly yamlContent: string
   readonly createdAt: string
   readonly createdBy: string
   readonly restoredFrom: number | null
@@ -37,6 +42,11 @@ export interface FlowFilter {
 const schema = schemaOf(workflowProjection)
 const iso = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
+const maxListedBytes = 16 * 1024
+const listedYaml = `
+  case when octet_length(yaml_content) <= ${maxListedBytes} then yaml_content end as "yamlContent",
+  octet_length(yaml_content) as "sizeBytes"`
+
 /** Newest first. @param cursor `next` of the page before */
 export async function listFlows(
   database: pg.Pool,
@@ -49,8 +59,8 @@ export async function listFlows(
   const pattern = text === undefined ? null : `%${text.replace(/[\\%_]/g, '\\$&')}%`
   const values = [namespace ?? null, enabled ?? null, labels === undefined ? null : JSON.stringify(labels), pattern]
   const counted = database.query(`select count(*)::integer as total from ${schema}.flows ${where}`, values)
-  const found = database.query(
-    `select id, name, namespace, revision, yaml_content as "yamlContent", labels, enabled, ${iso('created_at')} as "createdAt",
+  const found = database.query<FlowRecord & { readonly sizeBytes: number; readonly sequence: string }>(
+    `select id, name, namespace, revision, ${listedYaml}, labels, enabled, ${iso('created_at')} as "createdAt",
        created_by as "createdBy", ${iso('updated_at')} as "updatedAt", created_sequence::text as sequence
      from ${schema}.flows ${where} ${cursor === undefined ? '' : `and created_sequence < ${Number(cursor)}`}
      order by created_sequence desc limit ${limit + 1}`,
@@ -58,17 +68,30 @@ export async function listFlows(
   )
   const [{ rows: totals }, { rows }] = await Promise.all([counted, found])
   const page = rows.slice(0, limit)
-  const next = rows.length > limit ? (page.at(-1)!.sequence as string) : null
-  return { rows: page.map(({ sequence: _, ...row }) => row), total: totals[0].total, next }
+  const next = rows.length > limit ? page.at(-1)!.sequence : null
+  return { rows: page.map(({ sequence: _, ...row }) => shownYaml(row)), total: totals[0].total, next }
 }
 
-/** Newest first; none of a flow that is deleted. */
-export async function listRevisions(database: pg.Pool, flowId: string): Promise<readonly RevisionRecord[]> {
-  const { rows } = await database.query(
-    `select flow_id as "flowId", revision, yaml_content as "yamlContent", ${iso('created_at')} as "createdAt",
+/** Newest first; none of a flow that is deleted. @param cursor `next` of the page before */
+export async function listRevisions(
+  database: pg.Pool,
+  flowId: string,
+  { limit, cursor }: { readonly limit: number; readonly cursor?: string },
+): Promise<Page<RevisionRecord>> {
+  const where = `from ${schema}.flow_revisions where flow_id = $1`
+  const counted = database.query(`select count(*)::integer as total ${where}`, [flowId])
+  const found = database.query<RevisionRecord & { readonly sizeBytes: number }>(
+    `select flow_id as "flowId", revision, ${listedYaml}, ${iso('created_at')} as "createdAt",
        created_by as "createdBy", restored_from as "restoredFrom"
-     from ${schema}.flow_revisions where flow_id = $1 order by revision desc`,
+     ${where} ${cursor === undefined ? '' : `and revision < ${Number(cursor)}`} order by revision desc limit ${limit + 1}`,
     [flowId],
   )
-  return rows
+  const [{ rows: totals }, { rows }] = await Promise.all([counted, found])
+  const page = rows.slice(0, limit)
+  const next = rows.length > limit ? String(page.at(-1)!.revision) : null
+  return { rows: page.map(shownYaml), total: totals[0].total, next }
+}
+
+function shownYaml<Row extends YamlOf>({ sizeBytes, ...rest }: Row & { readonly sizeBytes: number }) {
+  return rest.yamlContent === null ? { ...rest, truncated: true as const, sizeBytes } : rest
 }

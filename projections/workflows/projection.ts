@@ -1,13 +1,14 @@
 import type { Projection } from '../projector.ts'
 import { applyAudit, auditTables } from './audit-fold.ts'
-import { applyExecutions, executionTables } from './executions-fold.ts'
+import { applyExecutions } from './executions-fold.ts'
+import { executionTables } from './executions-tables.ts'
 import { applyFlows, flowTables } from './flows-fold.ts'
 import { applyTriggers, triggerTables } from './triggers-fold.ts'
 
 /** The read models of the workflow engine. */
 export const workflowProjection: Projection = {
   name: 'workflows',
-  version: 3,
+  version: 4,
   streams: ['EVT_WORKFLOWS', 'EVT_EXECUTIONS', 'EVT_AUDIT'],
   tables: [flowTables, executionTables, triggerTables, auditTables].join('\n'),
   async apply(target, messages) {

@@ -3,6 +3,7 @@ import { readMessage } from '../../bus/load.ts'
 import { unescapeToken } from '../../bus/subject.ts'
 import { triggerEvents } from '../../schemas/workflows/trigger.ts'
 import type { ProjectionTarget } from '../projector.ts'
+import { storableJson, storableText, storableTime } from '../storable.ts'
 
 export const triggerTables = `
 create table triggers (
@@ -34,19 +35,21 @@ export async function applyTriggers({ client, bus }: ProjectionTarget, messages:
     for (const fact of facts) {
       switch (fact.type) {
         case 'workflows.trigger.saved': {
-          const { flowId, name, type, enabled, config, inputs, declared, at } = fact.data
-          const values = [id, flowId, name, type, enabled, config, inputs, declared, new Date(at), message.seq]
+          const { flowId, type, enabled, declared, at } = fact.data
+          const name = storableText(fact.data.name)
+          const [config, inputs] = [storableJson(fact.data.config), storableJson(fact.data.inputs)]
+          const values = [id, flowId, name, type, enabled, config, inputs, declared, storableTime(at), message.seq]
           await client.query(upsert, values)
           break
         }
         case 'workflows.trigger.enabled': {
           const { enabled, at } = fact.data
-          const values = [id, enabled, new Date(at)]
+          const values = [id, enabled, storableTime(at)]
           await client.query('update triggers set enabled = $2, since = $3, updated_at = $3 where id = $1', values)
           break
         }
         case 'workflows.trigger.fired':
-          await client.query('update triggers set last_tick = $2 where id = $1', [id, new Date(fact.data.tick)])
+          await client.query('update triggers set last_tick = $2 where id = $1', [id, storableTime(fact.data.tick)])
           break
         case 'workflows.trigger.deleted':
           await client.query('delete from triggers where id = $1', [id])

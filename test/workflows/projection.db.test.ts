@@ -1,22 +1,26 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import t from 'tap'
 import { append } from '../../bus/append.ts'
 import { connectBus } from '../../bus/connect.ts'
+import { listDead } from '../../bus/dead.ts'
+import { publish } from '../../bus/publish.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { openPositions } from '../../projections/positions.ts'
-import { schemaOf, startProjector } from '../../projections/projector.ts'
+import { type ProjectionObservation, schemaOf, startProjector } from '../../projections/projector.ts'
+import { type ApprovalStatus, findApproval, listApprovals } from '../../projections/workflows/approvals-read.ts'
 import {
   findExecution,
   idleExecutions,
-  listApprovals,
   listExecutions,
   tasksOfExecution,
 } from '../../projections/workflows/executions-read.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
 import { decideAnswer } from '../../schemas/workflows/execution-decide.ts'
+import { FlowRevised, flow as flowAggregate } from '../../schemas/workflows/flow.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
 import { flow, sequence, task } from './plans.ts'
 import { block, items, Simulation } from './simulation.ts'
@@ -27,7 +31,8 @@ t.test('read models of executions', async (t) => {
   await reconcileStreams(bus, streamSpecs())
   const connection = { connectionString: postgres.url }
   const database = new pg.Pool({ ...connection, max: 2 })
-  const onObservation = () => undefined
+  const observed: ProjectionObservation[] = []
+  const onObservation = (observation: ProjectionObservation) => void observed.push(observation)
   const positions = openPositions(bus, database, workflowProjection)
   let projector = startProjector({ bus, connection, projection: workflowProjection, onObservation })
   t.teardown(async () => {
@@ -37,16 +42,18 @@ t.test('read models of executions', async (t) => {
     await bus.close()
   })
 
-  /** Stores what a simulated execution has decided, as so many messages. */
+  const stored = new Map<string, { readonly from: number; readonly expectedSequence: number }>()
+  /** Stores what a simulated execution has decided since, as so many messages. */
   const store = async (run: Simulation, id: string): Promise<number> => {
     const subject = eventSubject('executions', 'execution', id)
-    let expectedSequence = 0
-    for (let from = 0; from < run.facts.length; from += 3) {
+    let { from, expectedSequence } = stored.get(id) ?? { from: 0, expectedSequence: 0 }
+    for (; from < run.facts.length; from += 3) {
       const message = { id: randomUUID(), facts: run.facts.slice(from, from + 3) }
       const { events } = execution
       const appended = await append(bus, { stream: 'EVT_EXECUTIONS', subject, expectedSequence, events, message })
       expectedSequence = appended.sequence
     }
+    stored.set(id, { from: run.facts.length, expectedSequence })
     t.equal(await positions.passed('EVT_EXECUTIONS', expectedSequence, 10_000), true)
     return expectedSequence
   }
@@ -113,16 +120,34 @@ t.test('read models of executions', async (t) => {
     const run = begin('gate', flow([task('ask')]))
     run.open('ask', { kind: 'pause', until: 9e12, question: { message: 'Go?', role: 'admin', onTimeout: 'fail' } })
     await store(run, 'gate')
-    t.match(await listApprovals(database, { open: true, limit: 10 }), [
-      { executionId: 'gate', run: 'ask', question: { message: 'Go?' }, answer: null },
+    const now = new Date(1_000)
+    const ids = async (status: ApprovalStatus | undefined, limit = 10, cursor?: string) => {
+      const page = await listApprovals(
+        database,
+        { now, ...(status && { status }) },
+        { limit, ...(cursor && { cursor }) },
+      )
+      return { ids: page.rows.map(({ executionId }) => executionId), total: page.total, next: page.next }
+    }
+    t.match((await listApprovals(database, { now, status: 'PENDING' }, { limit: 10 })).rows, [
+      { executionId: 'gate', run: 'ask', question: { message: 'Go?' }, answer: null, status: 'PENDING' },
     ])
     const answered = begin('gate2', flow([task('ask')]))
     answered.open('ask', { kind: 'pause', until: null, question: { message: 'Go?', role: 'admin', onTimeout: 'fail' } })
     answered.add(decideAnswer(answered.state, { run: 'ask', answer: 'approved', by: 'bob', comment: '' }, 1))
     answered.send({ type: 'nudge' })
     await store(answered, 'gate2')
-    t.equal((await listApprovals(database, { open: true, limit: 10 })).length, 1)
-    t.equal((await listApprovals(database, { open: false, limit: 10 })).length, 2)
+    t.match(await ids('PENDING'), { ids: ['gate'], total: 1, next: null })
+    t.match(await ids('APPROVED', 1), { ids: ['gate2'], total: 1, next: null }, 'looked for before the page is cut')
+    t.match(await ids('EXPIRED'), { ids: [], total: 0 })
+    const first = await ids(undefined, 1)
+    t.match(first, { ids: ['gate2'], total: 2 })
+    t.match(await ids(undefined, 1, first.next!), { ids: ['gate'], total: 2, next: null })
+    t.match(await findApproval(database, { executionId: 'gate2', run: 'ask', now }), {
+      status: 'APPROVED',
+      answer: { by: 'bob', at: '1970-01-01T00:00:00.001Z' },
+    })
+    t.equal(await findApproval(database, { executionId: 'gate2', run: 'none', now }), null)
   })
 
   t.test('the list is newest first, filtered and paged', async (t) => {
@@ -175,5 +200,135 @@ t.test('read models of executions', async (t) => {
     const run = begin('after', flow([]))
     await store(run, 'after')
     t.match(await findExecution(database, 'after'), { status: 'SUCCESS' })
+  })
+
+  t.test('what PostgreSQL cannot hold is replaced, and the times it has not are its last', async (t) => {
+    projector = startProjector({ bus, connection, projection: workflowProjection, onObservation })
+    const cases = [
+      { name: 'nul', text: 'a\0b', held: 'a\ufffdb' },
+      { name: 'half', text: 'a\ud800b', held: 'a\ufffdb' },
+      { name: 'escaped', text: 'a\\u0000b\\', held: 'a\\u0000b\\' },
+      { name: 'pair', text: 'a😀', held: 'a😀' },
+    ]
+    for (const { name, text, held } of cases) {
+      const run = begin(name, flow([task('a')]), {
+        inputs: { [text]: text },
+        labels: { l: text },
+        trigger: { type: text },
+      })
+      run.succeed('a', { text })
+      await store(run, name)
+      const found = await findExecution(database, name)
+      t.match(
+        found,
+        { inputs: { [held]: held }, labels: { l: held }, trigger: { type: held }, status: 'SUCCESS' },
+        name,
+      )
+      const [done] = await tasksOfExecution(database, name, { limit: 1, offset: 0 })
+      t.same(done!.outputs, { json: { text: held } }, name)
+    }
+    const years = begin('years', flow([task('ask')]))
+    years.open('ask', { kind: 'pause', until: 9e17, question: { message: 'Go?', role: 'admin', onTimeout: 'fail' } })
+    await store(years, 'years')
+    const gate = await findApproval(database, { executionId: 'years', run: 'ask', now: new Date() })
+    t.match(gate, { expiresAt: '9999-12-31T23:59:59.999Z', status: 'PENDING' })
+  })
+
+  t.test('a message that cannot be folded lies in DEAD, and those around it are folded', async (t) => {
+    await projector.stop()
+    const before = begin('before', flow([]))
+    const subject = eventSubject('executions', 'execution', 'garbage')
+    const runs = [before, begin('unindexable', flow([]), { namespace: randomBytes(9_000).toString('base64') })]
+    const append1 = async (run: Simulation, id: string) => {
+      const { events } = execution
+      const place = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', id) }
+      return await append(bus, {
+        ...place,
+        expectedSequence: 0,
+        events,
+        message: { id: randomUUID(), facts: run.facts },
+      })
+    }
+    await append1(runs[0]!, 'before')
+    await publish(bus, { subject, body: 'no message' })
+    await append1(runs[1]!, 'unindexable')
+    const { sequence } = await append1(begin('behind', flow([])), 'behind')
+    projector = startProjector({ bus, connection, projection: workflowProjection, onObservation })
+    t.equal(await positions.passed('EVT_EXECUTIONS', sequence, 10_000), true)
+    for (const id of ['before', 'behind']) t.match(await findExecution(database, id), { status: 'SUCCESS' }, id)
+    t.equal(await findExecution(database, 'unindexable'), null)
+    t.match(await listDead(bus, { consumer: 'projections-workflows' }), [
+      { subject, error: /^MessageInvalid: The body is not JSON/ },
+      { subject: eventSubject('executions', 'execution', 'unindexable'), error: /index row/ },
+    ])
+    t.equal(observed.filter(({ type }) => type === 'projection-dead').length, 2)
+  })
+
+  t.test('a task that came through at another attempt has no failure', async (t) => {
+    const retry = { maxAttempts: 3, delayMs: 100, backoff: 'constant', factor: 1, maxDelayMs: 100, jitter: 0 } as const
+    const run = begin('again', flow([task('a', { retry })]))
+    run.fail('a', 'unavailable')
+    await store(run, 'again')
+    const told = async () => (await tasksOfExecution(database, 'again', { limit: 1, offset: 0 }))[0]
+    t.match(await told(), { status: 'WAITING', attempt: 1, failure: { message: 'a failed' } })
+    run.later(100)
+    run.succeed('a', { x: 1 })
+    await store(run, 'again')
+    t.match(await told(), { status: 'SUCCESS', attempt: 2, failure: null, outputs: { json: { x: 1 } } })
+  })
+
+  t.test('the tasks of the flow are there from the start; what has not begun is skipped', async (t) => {
+    const each = task('each', { type: 'core.foreach', blocks: { tasks: [task('inner')] } })
+    const branch = task('branch', { type: 'core.if', blocks: { else: [task('no')], errors: [task('oops')] } })
+    const plan = flow(sequence(task('a'), each, branch, task('last')))
+    const flowId = randomUUID()
+    const revised = { flowId, name: 'f', namespace: 'n', revision: 1, yamlContent: '', plan, by: 'ann', at: 1 }
+    const saved = await append(bus, {
+      stream: 'EVT_WORKFLOWS',
+      subject: eventSubject('workflows', 'flow', flowId),
+      expectedSequence: 0,
+      events: flowAggregate.events,
+      message: { id: randomUUID(), facts: [FlowRevised.of(revised)] },
+    })
+    const rows = async (id: string) => {
+      const tasks = await tasksOfExecution(database, id, { limit: 20, offset: 0 })
+      return tasks.map(({ run, status }) => `${run} ${status}`)
+    }
+    for (const flowSequence of [saved.sequence, saved.sequence + 1_000]) {
+      const id = `planned-${flowSequence}`
+      const run = new Simulation(plan, { executionId: id, flowId, flowSequence, tasksTotal: 6 })
+      await store(run, id)
+      t.same(await rows(id), ['a PENDING', 'each WAITING', 'branch WAITING', 'branch.no WAITING', 'last WAITING'])
+      run.begin()
+      run.fail('a')
+      await store(run, id)
+      t.same(await rows(id), ['a FAILED', 'each SKIPPED', 'branch SKIPPED', 'branch.no SKIPPED', 'last SKIPPED'])
+    }
+    const carried = { a: { status: 'success', outputs: { json: 1 } } } as const
+    const retried = new Simulation(plan, { executionId: 'retried', flowId, flowSequence: 1, tasksTotal: 6, carried })
+    await store(retried, 'retried')
+    t.equal((await rows('retried'))[0], 'a SUCCESS')
+    t.match(await findExecution(database, 'retried'), { tasksExecuted: 1, tasksTotal: 6 })
+  })
+
+  t.test('lists tell long times, and of large bodies how large they are', async (t) => {
+    const inputs = { large: 'x'.repeat(5_000) }
+    const run = begin('large', flow([task('a')]), { inputs, trigger: { type: 'webhook', id: 't1', body: inputs } })
+    run.now += 30 * 86_400_000
+    run.succeed('a', inputs)
+    await store(run, 'large')
+    const { rows } = await listExecutions(database, {}, { limit: 1 })
+    const told = { truncated: true, sizeBytes: 5_012 }
+    t.match(rows, [{ id: 'large', durationMs: 30 * 86_400_000, inputs: told, trigger: { type: 'webhook', id: 't1' } }])
+    t.same(Object.keys(rows[0]!.trigger).sort(), ['id', 'sizeBytes', 'truncated', 'type'])
+    t.match(await findExecution(database, 'large'), { inputs, trigger: { body: inputs } })
+  })
+
+  t.test('a bus that was killed is followed again', async (t) => {
+    await nats.kill()
+    await nats.restart()
+    while (!bus.connected) await delay(20)
+    await store(begin('revived', flow([])), 'revived')
+    t.match(await findExecution(database, 'revived'), { status: 'SUCCESS' })
   })
 })
