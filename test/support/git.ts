@@ -1,10 +1,11 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
+import { bringDebianPackages } from '../../ops/local/debian-packages.ts'
 import { environment } from '../../schemas/config/environment.ts'
 import type { Owner } from './servers.ts'
 
@@ -20,7 +21,6 @@ interface TestGit {
 }
 
 const gitEnvironment = {
-  PATH: environment().PATH ?? '/usr/bin',
   GIT_CONFIG_NOSYSTEM: '1',
   GIT_CONFIG_GLOBAL: '/dev/null',
   GIT_AUTHOR_NAME: 'Ada',
@@ -33,12 +33,13 @@ const gitEnvironment = {
 export async function testGit(t: Owner, { password }: { readonly password: string }): Promise<TestGit> {
   const folder = mkdtempSync(join(tmpdir(), 'busbar-git-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  const server = createServer((request, response) => serve(folder, password, request, response))
+  const program = await gitProgram()
+  const server = createServer((request, response) => serve({ folder, password, program }, request, response))
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => server.close())
   const git = (repository: string, ...args: string[]) =>
-    execFileSync('git', args, { cwd: join(folder, repository), env: gitEnvironment, encoding: 'utf8' })
+    execFileSync(program.path, args, { cwd: join(folder, repository), env: program.environment, encoding: 'utf8' })
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     git,
@@ -53,17 +54,38 @@ export async function testGit(t: Owner, { password }: { readonly password: strin
   }
 }
 
+interface Program {
+  readonly path: string
+  readonly environment: Readonly<Record<string, string>>
+}
+
+/** That of the machine, else Debian's, unpacked beside the data. */
+async function gitProgram(): Promise<Program> {
+  const own = { ...gitEnvironment, PATH: environment().PATH ?? '/usr/bin:/bin' }
+  if (spawnSync('git', ['--version'], { env: own }).status === 0) return { path: 'git', environment: own }
+  const folder = environment().BUSBAR_DATA ?? resolve(import.meta.dirname, '../../.busbar')
+  const packages = await bringDebianPackages({ folder, name: 'git', packages: ['git'] })
+  const libraries = { ...packages.environment, GIT_EXEC_PATH: join(packages.root, 'usr/lib/git-core') }
+  return { path: packages.binary('git'), environment: { ...gitEnvironment, ...libraries } }
+}
+
+interface Served {
+  readonly folder: string
+  readonly password: string
+  readonly program: Program
+}
+
 /** Source: https://git-scm.com/docs/git-http-backend */
-function serve(folder: string, password: string, request: IncomingMessage, response: ServerResponse): void {
+function serve({ folder, password, program }: Served, request: IncomingMessage, response: ServerResponse): void {
   const account = `Basic ${Buffer.from(`app:${password}`).toString('base64')}`
   if (request.headers.authorization !== account) {
     response.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
     return
   }
   const { pathname, search } = new URL(request.url!, 'http://localhost')
-  const backend = spawn('git', ['http-backend'], {
+  const backend = spawn(program.path, ['http-backend'], {
     env: {
-      ...gitEnvironment,
+      ...program.environment,
       GIT_PROJECT_ROOT: folder,
       GIT_HTTP_EXPORT_ALL: '1',
       PATH_INFO: pathname,
