@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bus } from '../../bus/connect.ts'
 import { asking } from '../../bus/publish.ts'
 import { answersSubject } from '../../bus/subject.ts'
@@ -34,6 +35,8 @@ export interface CallDesk {
   readonly open: boolean
   /** @throws {Unavailable} `functions/unavailable`, when nothing was sent. {BusUnavailable} */
   call(target: CallTarget, request: CallRequest, body: Uint8Array): Promise<CallAnswer>
+  /** Sends no more calls, and waits for the answers of those under way; false when there were none. */
+  drained(withinMs: number): Promise<boolean>
   close(): void
 }
 
@@ -41,6 +44,7 @@ export interface CallDesk {
 const silenceMs = 5 * noteMs
 /** How long a call may wait for a worker on top of its own time. */
 const queueMs = 10_000
+const drainStepMs = 20
 const nothing = new Uint8Array()
 
 interface PendingCall {
@@ -72,6 +76,7 @@ class Desk implements CallDesk {
   /** Names this gateway, on the bus and in invocation ids. */
   readonly #name = randomBytes(9).toString('base64url')
   readonly #batches: CallBatches
+  #draining = false
   readonly #pending = new Map<number, PendingCall>()
   readonly #looking = new Set<CallBatch>()
   readonly #subscription: { unsubscribe(): void }
@@ -93,11 +98,12 @@ class Desk implements CallDesk {
   }
 
   get open(): boolean {
-    return this.#bus.connected && this.#pending.size < this.#options.maxCalls
+    return !this.#draining && this.#bus.connected && this.#pending.size < this.#options.maxCalls
   }
 
   call(target: CallTarget, request: CallRequest, body: Uint8Array): Promise<CallAnswer> {
     this.#bus.requireConnected()
+    if (this.#draining) throw new Unavailable('functions/unavailable', 'The function runtime is being stopped here')
     if (this.#pending.size >= this.#options.maxCalls) {
       throw new Unavailable('functions/unavailable', 'As many calls as may be are waiting for their answer')
     }
@@ -124,6 +130,15 @@ class Desk implements CallDesk {
         resent: false,
       })
     })
+  }
+
+  async drained(withinMs: number): Promise<boolean> {
+    this.#draining = true
+    if (this.#pending.size === 0) return false
+    for (const end = performance.now() + withinMs; this.#pending.size > 0 && performance.now() < end; ) {
+      await sleep(drainStepMs)
+    }
+    return true
   }
 
   close(): void {

@@ -1,3 +1,5 @@
+import type { Server } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
 import type { FollowObservation } from '../../bus/follow.ts'
@@ -63,6 +65,9 @@ const maxBodyBytes = 1024 * 1024
 const maxCodeBytes = 512 * 1024
 const maxCalls = 20_000
 const maxLogClients = 200
+/** How long a gateway that is stopped waits for the answers of its calls, and then until their bytes have left. */
+const drainMs = 15_000
+const writeMs = 1_000
 
 /**
  * The function runtime's door: reads the functions from the bus, listens.
@@ -93,6 +98,7 @@ export async function startFunctionGateway(options: FunctionGatewayOptions): Pro
   }
   const apps: FastifyInstance[] = []
   const stop = async () => {
+    if (await calls.drained(Math.min(timeoutMs, drainMs))) await written(apps)
     await Promise.all(apps.map((app) => app.close()))
     calls.close()
     workers.close()
@@ -109,6 +115,19 @@ export async function startFunctionGateway(options: FunctionGatewayOptions): Pro
     throw error
   }
 }
+
+/** What has been answered is on its way: connections that are busy for longer are streams, or slow. */
+async function written(apps: readonly FastifyInstance[]): Promise<void> {
+  for (const end = performance.now() + writeMs; performance.now() < end; ) {
+    await sleep(10)
+    for (const { server } of apps) server.closeIdleConnections()
+    const open = await Promise.all(apps.map(({ server }) => connectionsOf(server)))
+    if (open.every((count) => count === 0)) return
+  }
+}
+
+const connectionsOf = (server: Server) =>
+  new Promise<number>((resolve) => server.getConnections((_error, count) => resolve(count ?? 0)))
 
 /** A port that is in use costs no more than the second way in. */
 async function listenBesides(

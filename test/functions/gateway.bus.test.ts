@@ -372,6 +372,24 @@ t.test(
   },
 )
 
+t.test('a gateway that is stopped answers the calls it has, and takes no more', async (t) => {
+  const place = await platform(t)
+  const { call, stop } = await place.gateway()
+  await place.worker()
+  const code = `export const handler = (data, context) => {
+    console.log('begun'); return new Promise((resolve) => setTimeout(resolve, 1_500, context.method + 'x'.repeat(3e6))) }`
+  await call('POST', '/deploy', { id: 'f', code })
+  const slow = [call('POST', '/invoke/f', '1'), call('GET', '/invoke/f')]
+  const begun = async () => ((await call('GET', '/scripts/f/logs')).body as { logs: unknown[] }).logs.length
+  await until(async () => (await begun()) === 2)
+  const stopped = stop()
+  t.match(await call('POST', '/invoke/f', '2'), { status: 503, body: { error: /being stopped/ } })
+  const answers = (await Promise.all(slow)).map(({ status, body }) => [status, String(body).length])
+  t.same(answers, [[200, 3e6 + 4], [200, 3e6 + 3]]) // biome-ignore format: one line
+  await stopped
+  await t.rejects(call('POST', '/invoke/f', '3'))
+})
+
 t.test('functions and counters outlive gateways and workers', async (t) => {
   const place = await platform(t)
   const first = await place.gateway()
