@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { freePort } from '../local/child.ts'
+import { hostile } from './functions-attacks.ts'
 import { Bench, machine, rssMb, type Started } from './processes.ts'
 import { keepResult } from './results.ts'
 
@@ -20,14 +21,6 @@ const { values } = parseArgs({
   },
 })
 
-/** Five of the attacks of test/functions/escape-resources.test.ts, one of each kind. */
-const hostile: Readonly<Record<string, string>> = {
-  'aborts-the-process': '() => "ab".repeat(2 ** 27).split("").length',
-  'takes-all-memory': '() => { const kept = []; for (;;) kept.push("x".repeat(2 ** 20) + kept.length) }',
-  'never-returns': '() => { for (;;); }',
-  'cannot-be-stopped': '() => String(1n << (2n ** 26n)).length',
-  floods: '() => { for (let n = 0; n < 1e5; n++) { console.log("line " + n); setTimeout(() => {}, 1) } }',
-}
 const peaceful = [
   '(data) => data',
   'async (data) => { await null; return { ...data, done: true } }',

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { freePort } from '../local/child.ts'
+import { measureAttacks } from './functions-attacks.ts'
 import { bareHosts, requireResponse } from './functions-hosts.ts'
 import { bringWorkerd, startWorkerd, workerdVersion } from './functions-workerd.ts'
 import type { LoadResult } from './load.ts'
@@ -12,9 +13,10 @@ import { keepResult } from './results.ts'
 
 /**
  * Functions against workerd with the same handlers on the same machine: throughput and latency through gateway, JetStream and worker, and
- * of the isolate hosts by themselves; the first call after a deploy; memory of many functions. Prints one JSON line and keeps it.
+ * of the isolate hosts by themselves; the first call after a deploy; memory of many functions; a neighbour's calls under attack. Prints one
+ * JSON line and keeps it.
  *
- *     node ops/bench/functions.ts [--seconds=4] [--rounds=3] [--connections=16] [--cold=50] [--many=100,500] [--no-keep]
+ *     node ops/bench/functions.ts [--seconds=4] [--rounds=3] [--connections=16] [--cold=50] [--many=100,500] [--no-attacks] [--no-keep]
  *
  * Targets: workerd's throughput for the echo, 0.6 of it for the transform; first response 10 ms after a deploy; 2 MB a function.
  */
@@ -26,6 +28,7 @@ const { values } = parseArgs({
     connections: { type: 'string', default: '16' },
     cold: { type: 'string', default: '50' },
     many: { type: 'string', default: '100,500' },
+    attacks: { type: 'boolean', default: true },
     keep: { type: 'boolean', default: true },
   },
 })
@@ -59,6 +62,7 @@ async function main(): Promise<void> {
     const throughput = await measureThroughput(binary, folder)
     const bare = await measureBare()
     const memory = await measureMemory(binary, folder)
+    const attacks = values.attacks ? await measureAttacks(binary, folder) : null
     const inputs = {
       seconds,
       rounds: Number(values.rounds),
@@ -67,7 +71,10 @@ async function main(): Promise<void> {
       workerd: workerdVersion,
     }
     const at = new Date().toISOString()
-    keepResult({ benchmark: 'functions', at, inputs, machine: before, ...throughput, bare, memory }, values.keep)
+    keepResult(
+      { benchmark: 'functions', at, inputs, machine: before, ...throughput, bare, memory, attacks },
+      values.keep,
+    )
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
