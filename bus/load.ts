@@ -1,6 +1,15 @@
 import type { DirectBatchOptions, StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
-import { type Aggregate, decodeMessage, type EventSet, type Fact, type HeaderReader, type Message } from './message.ts'
+import {
+  type Aggregate,
+  decodeMessage,
+  type EventSet,
+  evolved,
+  type Fact,
+  type HeaderReader,
+  type Message,
+  type Trail,
+} from './message.ts'
 import { fetchBody } from './objects.ts'
 import { asking } from './publish.ts'
 
@@ -16,24 +25,55 @@ export interface Loaded<State> {
   readonly sequence: number
   /** The id of that message. */
   readonly id: string | null
+  /** For the next message, see `carrying`. */
+  readonly trail: Trail
 }
 
 /**
- * The state of an aggregate: one read when its last message carries it, else all its messages folded.
+ * The state of an aggregate: one read when its last message carries it, else what has come since the one that did.
  *
+ * @param known what it was before: then only what has come since is read
  * @throws {BusUnavailable}; {MessageInvalid} and {ObjectDamaged} when what is stored cannot be read.
  */
 export async function load<State, F extends Fact>(
   bus: Bus,
   aggregate: Aggregate<State, F>,
   { stream, subject }: Place,
+  known?: Loaded<State>,
 ): Promise<Loaded<State>> {
   const last = await lastMessage(bus, stream, subject)
-  if (last === null) return { state: aggregate.initial, sequence: 0, id: null }
+  if (last === null) return { ...initially(aggregate), id: null }
+  if (known?.sequence === last.seq) return known
   const message = await readMessage(bus, aggregate.events, last)
+  const { id, trail } = message
   const carried = carriedState(aggregate, message)
-  const state = carried === null ? await foldAll(bus, aggregate, stream, last) : carried.state
-  return { state, sequence: last.seq, id: message.id }
+  if (carried !== null) return { state: carried.state, sequence: last.seq, id, trail: trailFrom(last.seq) }
+  const isAhead = known !== undefined && known.sequence >= (trail?.base ?? 0) && known.sequence < last.seq
+  const start = isAhead ? known : await baseOf(bus, aggregate, stream, trail?.base ?? 0)
+  return { id, ...(await foldFrom(bus, aggregate, stream, { start, last, trail })) }
+}
+
+/** Of the message after one that carries the state. */
+export function trailFrom(sequence: number): Trail {
+  return { base: sequence, bytes: 0, sizeBytes: 0 }
+}
+
+type Start<State> = Pick<Loaded<State>, 'state' | 'sequence' | 'trail'>
+
+function initially<State, F extends Fact>({ initial }: Aggregate<State, F>): Start<State> {
+  return { state: initial, sequence: 0, trail: trailFrom(0) }
+}
+
+/** The beginning, when the state there is none that this program can believe. */
+async function baseOf<State, F extends Fact>(
+  bus: Bus,
+  aggregate: Aggregate<State, F>,
+  stream: string,
+  base: number,
+): Promise<Start<State>> {
+  const message = base === 0 ? null : await loadMessage(bus, aggregate.events, stream, base)
+  const carried = message && carriedState(aggregate, message)
+  return carried === null ? initially(aggregate) : { state: carried.state, sequence: base, trail: trailFrom(base) }
 }
 
 /** One message of a stream; null when it is not there. @throws as `load`. */
@@ -67,27 +107,46 @@ export function carriedState<State, F extends Fact>(
 
 const pageSize = 256
 
-async function foldAll<State, F extends Fact>(
+interface Stretch<State> {
+  readonly start: Start<State>
+  readonly last: StoredMsg
+  /** As the last message tells it. */
+  readonly trail: Trail | undefined
+}
+
+async function foldFrom<State, F extends Fact>(
   bus: Bus,
   aggregate: Aggregate<State, F>,
   stream: string,
-  last: StoredMsg,
-): Promise<State> {
-  let state = aggregate.initial
-  let sequence = 0
+  { start, last, trail: told }: Stretch<State>,
+): Promise<Start<State>> {
+  let { state, sequence, trail } = start
   while (sequence < last.seq) {
     const query = { seq: sequence + 1, next_by_subj: last.subject, batch: pageSize }
     const page = await asking(bus, () => readPage(bus, stream, query))
     if (page.length === 0) break
+    let facts: F[] = []
+    let { bytes } = trail
     for (const stored of page) {
+      if (stored.seq > last.seq) break
       sequence = stored.seq
-      if (sequence > last.seq) break
       const message = await readMessage(bus, aggregate.events, stored)
       const carried = carriedState(aggregate, message)
-      state = carried === null ? message.facts.reduce(aggregate.evolve, state) : carried.state
+      if (carried === null) {
+        facts.push(...message.facts)
+        bytes += stored.data.length
+      } else {
+        facts = []
+        bytes = 0
+        state = carried.state
+        trail = trailFrom(sequence)
+      }
     }
+    state = evolved(aggregate, state, facts)
+    trail = { ...trail, bytes }
+    if (page.at(-1)!.seq >= last.seq) break
   }
-  return state
+  return { state, sequence: last.seq, trail: told?.base === trail.base ? told : trail }
 }
 
 /** The next messages of a stream or subject, none at its end. Not for more than 1,000. */

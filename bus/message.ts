@@ -131,6 +131,8 @@ export interface Aggregate<State, F extends Fact> {
   readonly events: EventSet<F>
   readonly initial: State
   evolve(state: State, fact: F): State
+  /** As `evolve` for one after the other, where that can be had for less. */
+  evolveAll?(state: State, facts: readonly F[]): State
   /** Raised when the state's shape or `evolve` changes: states folded by an older one are then not believed. Default 1. */
   readonly stateVersion?: number
 }
@@ -142,6 +144,8 @@ export interface Message<F extends Fact = Fact> {
   readonly facts: readonly F[]
   /** The state after these facts, carried so that loading is one read. */
   readonly state?: { readonly version: number; readonly data: unknown }
+  /** Where a message that carries none finds one. Absent: at the beginning. */
+  readonly trail?: Trail
   /** Who decided: a user, a worker. */
   readonly actor?: string
   /** The id of the message this one follows from. */
@@ -150,6 +154,16 @@ export interface Message<F extends Fact = Fact> {
   readonly correlation?: string
   /** W3C traceparent. */
   readonly traceparent?: string
+}
+
+/** What lies between a message and the last one of its subject that carries the state. */
+export interface Trail {
+  /** That one's stream sequence; 0: there is none, everything is folded. */
+  readonly base: number
+  /** Of the facts since then, these included. */
+  readonly bytes: number
+  /** Of the state, as JSON, when it was last measured; 0: it was not. */
+  readonly sizeBytes: number
 }
 
 export interface EncodedMessage {
@@ -167,6 +181,8 @@ export const messageIdHeader = 'Nats-Msg-Id'
 export const factsHeader = 'Busbar-Facts'
 /** What a decision was taken for; absent when somebody decided from outside. */
 export const causationHeader = 'Busbar-Causation'
+/** `<base>/<bytes>/<size in bytes>`, see `Trail`. */
+const trailHeader = 'Busbar-Trail'
 const textHeaders = {
   actor: 'Busbar-Actor',
   causation: causationHeader,
@@ -200,7 +216,8 @@ export function encodeMessage<F extends Fact>(events: EventSet<F>, message: Mess
     const text = message[key as keyof typeof textHeaders]
     if (text !== undefined) headers[header] = headerText(key, text)
   }
-  const { state } = message
+  const { state, trail } = message
+  if (trail !== undefined) headers[trailHeader] = `${trail.base}/${trail.bytes}/${trail.sizeBytes}`
   return { headers, body: JSON.stringify(state === undefined ? { facts } : { facts, state }) }
 }
 
@@ -211,10 +228,12 @@ export function decodeMessage<F extends Fact>(
   body: Uint8Array | string,
 ): Message<F> {
   const { facts, state } = parseBody(body)
+  const trail = readTrail(headers.get(trailHeader))
   return {
     id: plainText(headers.get(messageIdHeader)),
     facts: facts.map((fact) => events.restore(fact)),
     ...(state !== undefined && { state }),
+    ...(trail !== undefined && { trail }),
     ...Object.fromEntries(
       Object.entries(textHeaders).flatMap(([key, header]) => {
         const text = headers.get(header)
@@ -222,6 +241,45 @@ export function decodeMessage<F extends Fact>(
       }),
     ),
   }
+}
+
+function readTrail(header: string): Trail | undefined {
+  const [, base, bytes, sizeBytes] = /^(\d{1,16})\/(\d{1,16})\/(\d{1,16})$/.exec(header) ?? []
+  if (base === undefined) return undefined
+  return { base: Number(base), bytes: Number(bytes), sizeBytes: Number(sizeBytes) }
+}
+
+/** What one fact after the other makes of a state. */
+export function evolved<State, F extends Fact>(aggregate: Aggregate<State, F>, state: State, facts: readonly F[]) {
+  return aggregate.evolveAll?.(state, facts) ?? facts.reduce((folded, fact) => aggregate.evolve(folded, fact), state)
+}
+
+/** Of a message that comes with others of one decision; a body has its own limit. */
+const partFacts = 500
+const partLength = 4 * 1024 * 1024
+/** So few are not worth measuring. */
+const shortPart = 8
+
+/**
+ * Facts in their order, in parts that fit into a message each: for decisions that may be cut anywhere, because what is left of them
+ * follows from what is stored.
+ */
+export function partsOf<F extends Fact>(facts: readonly F[]): readonly (readonly F[])[] {
+  if (facts.length <= shortPart) return facts.length === 0 ? [] : [facts]
+  const parts: F[][] = [[]]
+  let length = 0
+  for (const fact of facts) {
+    const more = JSON.stringify(fact.data).length
+    const last = parts.at(-1)!
+    if (last.length > 0 && (last.length >= partFacts || length + more > partLength)) {
+      parts.push([fact])
+      length = more
+    } else {
+      last.push(fact)
+      length += more
+    }
+  }
+  return parts
 }
 
 function parseBody(body: Uint8Array | string): { facts: readonly unknown[]; state?: NonNullable<Message['state']> } {

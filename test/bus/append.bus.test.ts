@@ -102,14 +102,14 @@ t.test('on a running bus', async (t) => {
 
   t.test('loading is the state that the last message carries, or all facts folded', async (t) => {
     const place = { stream, subject: subjectOf('load') }
-    t.same(await load(bus, sum, place), { state: { total: 0 }, sequence: 0, id: null })
+    t.match(await load(bus, sum, place), { state: { total: 0 }, sequence: 0, id: null })
     let sequence = 0
     for (let n = 1; n <= 300; n++) {
       ;({ sequence } = await append(bus, { ...place, expectedSequence: sequence, events, message: add(n) }))
     }
     t.same((await load(bus, sum, place)).state, { total: 45_150 })
     const decided = await decide(bus, { ...place, aggregate: sum, id: 'seen', decide: () => [Added.of({ n: 1 })] })
-    t.same(await load(bus, sum, place), { state: { total: 45_151 }, sequence: decided.sequence, id: 'seen' })
+    t.match(await load(bus, sum, place), { state: { total: 45_151 }, sequence: decided.sequence, id: 'seen' })
     const changed = { ...sum, stateVersion: 2, evolve: ({ total }: Sum) => ({ total: total + 1 }) }
     t.same((await load(bus, changed, place)).state, { total: 301 }, 'a state of another version is not believed')
   })
@@ -124,6 +124,39 @@ t.test('on a running bus', async (t) => {
     t.ok(state.note === note)
     const last = await bus.manager.direct.getMessage(stream, { last_by_subj: place.subject })
     t.same(Object.keys(last!.json<object>()), ['facts'])
+  })
+
+  t.test('a large state is carried now and then, and what is known already is not read again', async (t) => {
+    const place = { stream, subject: subjectOf('growing-state') }
+    // Whoever folds what it has folded before is found out.
+    const read: number[] = []
+    const list: Aggregate<{ readonly notes: readonly string[] }, Added> = {
+      events,
+      initial: { notes: [] },
+      evolve: ({ notes }, { data }) => {
+        read.push(data.n)
+        return { notes: [...notes, data.note ?? ''] }
+      },
+    }
+    const note = 'x'.repeat(1_000)
+    for (let n = 1; n <= 150; n++) {
+      await decide(bus, { ...place, aggregate: list, decide: () => [Added.of({ n, note })] })
+    }
+    read.length = 0
+    const loaded = await load(bus, list, place)
+    t.equal(loaded.state.notes.length, 150)
+    t.ok(loaded.trail.base > 0 && read.length < 150, 'not from the beginning')
+    t.same(
+      read,
+      Array.from({ length: read.length }, (_, i) => 150 - read.length + i + 1),
+    )
+    const next = await decide(bus, { ...place, aggregate: list, decide: () => [Added.of({ n: 151, note })] })
+    read.length = 0
+    const after = await load(bus, list, place, loaded)
+    t.same([after.sequence, after.state.notes.length, read], [next.sequence, 151, [151]])
+    t.equal(await load(bus, list, place, after), after)
+    const newer = { ...list, stateVersion: 2 }
+    t.equal((await load(bus, newer, place)).state.notes.length, 151, 'a state of another version is not believed')
   })
 
   t.test('many who decide at once lose nothing', async (t) => {

@@ -1,14 +1,19 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Type } from 'typebox'
+import { carrying, trailAfter } from '../../bus/decide.ts'
 import {
+  type Aggregate,
   causedId,
   decodeMessage,
   defineEvent,
   defineEvents,
   encodeMessage,
+  type Fact,
   type HeaderReader,
   MessageInvalid,
+  partsOf,
+  type Trail,
 } from '../../bus/message.ts'
 import { childTrace, formatTrace, newTrace, parseTrace, traceHeaders, traceOf } from '../../bus/trace.ts'
 
@@ -163,4 +168,46 @@ t.test('a traceparent is read, passed on and continued', async (t) => {
   ]) {
     t.equal(parseTrace(bad), null, bad ?? 'none')
   }
+})
+
+t.test('however large a state grows, carrying it costs no more than the facts do', async (t) => {
+  const list: Aggregate<readonly string[], Fact> = { events: defineEvents(), initial: [], evolve: (state) => state }
+  let trail: Trail = { base: 0, bytes: 0, sizeBytes: 0 }
+  const state: string[] = []
+  let carriedBytes = 0
+  let carriers = 0
+  let longest = 0
+  const facts = 10_000
+  const fact = { type: 'test.list.added', data: 'x'.repeat(200) }
+  for (let sequence = 1; sequence <= facts; sequence++) {
+    state.push('x'.repeat(100))
+    const carried = carrying(list, state, { trail, facts: [fact] })
+    trail = trailAfter(carried, sequence)
+    longest = Math.max(longest, trail.bytes)
+    if (carried.state === undefined || state.length < 200) continue
+    carriedBytes += 103 * state.length
+    carriers++
+  }
+  t.ok(carriedBytes <= 250 * facts, `${carriedBytes} bytes`)
+  t.ok(carriers > 5 && carriers < 100, `${carriers} messages`)
+  t.ok(longest <= 110 * facts, 'and what is left to be folded is no more than the state')
+})
+
+const filler = 'x'.repeat(1_500_000)
+
+t.test('facts are cut into parts that fit, and none is lost', async (t) => {
+  const sizes = fc.array(fc.oneof({ weight: 60, arbitrary: fc.constant(9) }, fc.integer({ min: 0, max: 1_500_000 })), {
+    maxLength: 1_500,
+    size: 'max',
+  })
+  const check = (wanted: readonly number[]) => {
+    const facts = wanted.map((size, index) => ({ type: 'a.b.c', data: { index, text: filler.slice(0, size) } }))
+    const parts = partsOf(facts)
+    const cut = parts.flat()
+    const whole = cut.length === facts.length && cut.every(({ data }, index) => data.index === index)
+    const lengths = parts.map((part) => part.reduce((length, { data }) => length + data.text.length, 0))
+    return whole && parts.every((part) => part.length > 0 && part.length <= 500) && lengths.every((each) => each < 6e6)
+  }
+  fc.assert(fc.property(sizes, check), { numRuns: 12 })
+  t.ok(check(Array.from({ length: 2_000 }, () => 9)))
 })
