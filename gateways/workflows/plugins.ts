@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
-import { type PluginManifest, pluginCategories } from '../../schemas/workflows/plugin-manifest.ts'
+import { type PluginManifest, pluginAliases, pluginCategories } from '../../schemas/workflows/plugin-manifest.ts'
 import { queryOf } from './request.ts'
 import type { PluginView, WorkflowService } from './service.ts'
 
@@ -30,9 +30,10 @@ function categoriesOf(plugins: PluginView): readonly { readonly name: string; re
   return [...counts].map(([name, count]) => ({ name, count }))
 }
 
-/** Every word, anywhere in what it says of itself. */
+/** Every word, anywhere in what it says of itself, or in another name that it goes by. */
 function speaksOf({ id, name, category, description }: PluginManifest, text: string): boolean {
-  const told = `${id} ${name} ${category} ${description}`.toLowerCase()
+  const others = Object.entries(pluginAliases).flatMap(([spelling, one]) => (one === id ? [spelling] : []))
+  const told = [id, name, category, description, ...others].join(' ').toLowerCase()
   return text
     .toLowerCase()
     .split(/\s+/)

@@ -82,6 +82,15 @@ t.test('flows over HTTP', async (t) => {
     const all = await ask('GET', api('/plugins'))
     t.equal(all.headers.get('x-total-count'), String(all.json.length))
     t.match((await ask('GET', api('/plugins?q=runs+CONDITION&category=core'))).json, [{ id: 'core.if' }])
+    for (const [word, id] of [
+      ['docker', 'script.shell'],
+      ['kafka', 'mqtt.publish'],
+      ['git.clone', 'ftp.transfer'],
+    ] as const)
+      t.ok(
+        (await ask('GET', api(`/plugins?q=${word}`))).json.some((each: { id: string }) => each.id === id),
+        word,
+      )
     t.strictSame((await ask('GET', api('/plugins?category=nothing'))).json, [])
     const categories = (await ask('GET', api('/plugins/categories'))).json
     t.match(categories[0], { name: 'Core' })
