@@ -4,14 +4,13 @@ import { Rejected } from '../../schemas/failure.ts'
 import { isTemplate, propertyProblems } from '../../schemas/workflows/input-schema.ts'
 import { templateMistake } from '../../schemas/workflows/template.ts'
 import type { Saved, TriggerState } from '../../schemas/workflows/trigger.ts'
-import { type TriggerType, triggerConfigs, triggerMistake } from '../../schemas/workflows/trigger-plan.ts'
+import { isCredential, type TriggerType, triggerConfigs, triggerMistake } from '../../schemas/workflows/trigger-plan.ts'
 import { bodyOf, invalid, objectField, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 const maxNameLength = 100
 const maxSecretLength = 1_000
 const maxInputsBytes = 64 * 1024
-const credential = /^\$\{[A-Z][A-Z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?\}$/
 
 /** What a request says of a trigger; what is left out stays as it is. */
 export interface TriggerBody {
@@ -127,7 +126,7 @@ function secretOf(
   if (given === undefined) return { secret: known?.secret ?? known?.config.secret }
   if (given === null) return {}
   const secret = textField('config.secret', given, { min: 1, max: maxSecretLength })
-  if (credential.test(secret)) return { secret }
+  if (isCredential(secret)) return { secret }
   if (secret.length < 16)
     throw invalid('config.secret', 'must have 16 characters at least, or be a credential: ${NAME}')
   if (keys === null) {

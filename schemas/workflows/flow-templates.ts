@@ -26,12 +26,20 @@ const roots = [
   'parent',
 ] as const
 
-/** Tells of every text in a value what is wrong with it as a template. */
-export function checkTemplates(source: YamlSource, path: Path, value: unknown, names: TemplateNames): void {
+type Root = (typeof roots)[number]
+
+/** Tells of every text in a value what is wrong with it as a template. @param known what it can name at all: outside of executions less */
+export function checkTemplates(
+  source: YamlSource,
+  path: Path,
+  value: unknown,
+  names: TemplateNames,
+  known: readonly Root[] = roots,
+): void {
   if (typeof value === 'object' && value !== null) {
     const list = Array.isArray(value)
     for (const [key, each] of Object.entries(value))
-      checkTemplates(source, [...path, list ? Number(key) : key], each, names)
+      checkTemplates(source, [...path, list ? Number(key) : key], each, names, known)
     return
   }
   if (typeof value !== 'string' || !isTemplate(value)) return
@@ -42,15 +50,20 @@ export function checkTemplates(source: YamlSource, path: Path, value: unknown, n
   }
   const told = new Set<string>()
   for (const [root, member] of templateReferences(value)) {
-    const problem = referenceProblem(String(root), member, names)
+    const problem = referenceProblem(String(root), member, names, known)
     if (problem !== null && !told.has(problem)) source.add(path, problem)
     if (problem !== null) told.add(problem)
   }
 }
 
-function referenceProblem(root: string, member: unknown, { tasks, inputs, variables }: TemplateNames): string | null {
-  if (!(roots as readonly string[]).includes(root)) {
-    return `names ${root}, which there is not${suggestion(root, roots)}`
+function referenceProblem(
+  root: string,
+  member: unknown,
+  { tasks, inputs, variables }: TemplateNames,
+  there: readonly string[],
+): string | null {
+  if (!there.includes(root)) {
+    return `names ${root}, which there is not${suggestion(root, there)}`
   }
   if (typeof member !== 'string') return null
   const known = { outputs: [...tasks], inputs: inputs.map(({ name }) => name), vars: [...variables] }[root]

@@ -14,8 +14,9 @@ import { readTasks, type TaskReading } from './flow-tasks.ts'
 import { checkTemplates, type TemplateNames } from './flow-templates.ts'
 import { propertyProblems } from './input-schema.ts'
 import { inputMistake, inputSchema } from './inputs.ts'
+import { isPlainText, notPlainText } from './plain-text.ts'
 import type { PluginManifest } from './plugin-manifest.ts'
-import { type TriggerPlan, triggerConfigs, triggerMistake } from './trigger-plan.ts'
+import { isCredential, type TriggerPlan, triggerConfigs, triggerMistake } from './trigger-plan.ts'
 import { type FlowProblem, type Path, YamlSource } from './yaml-source.ts'
 
 export type ReadFlow =
@@ -116,6 +117,9 @@ function checkAllTemplates(source: YamlSource, plan: FlowPlan, places: ReadonlyM
   for (const [index, { inputs }] of (plan.listeners ?? []).entries()) {
     checkTemplates(source, ['listeners', index, 'inputs'], inputs, names)
   }
+  for (const [index, { inputs }] of (plan.triggers ?? []).entries()) {
+    checkTemplates(source, ['triggers', index, 'inputs'], inputs, names, ['trigger'])
+  }
   for (const task of tasks) {
     const path = places.get(task)!
     for (const key of ['properties', 'runIf', 'idempotencyKey'] as const) {
@@ -215,7 +219,8 @@ function readLabels(fields: Fields): Readonly<Record<string, string>> {
   const labels: Record<string, string> = {}
   for (const [name, value] of Object.entries(fields.mapping('labels', 50))) {
     const plain = ['string', 'number', 'boolean'].includes(typeof value)
-    if (plain && String(value).length <= 200 && name.length <= 100) labels[name] = String(value)
+    if (!isPlainText(`${name}${value}`)) fields.wrong('labels', `${JSON.stringify(name.slice(0, 100))} ${notPlainText}`)
+    else if (plain && String(value).length <= 200 && name.length <= 100) labels[name] = String(value)
     else fields.wrong('labels', `${name.slice(0, 100)} must be a text of at most 200 characters`)
   }
   return labels
@@ -252,6 +257,10 @@ function readTriggers(source: YamlSource, fields: Fields): readonly TriggerPlan[
     for (const problem of problems) source.add([...path, ...problem.path], problem.message, problem.of)
     const mistake = value.type === type && problems.length === 0 ? triggerMistake(type, config) : null
     if (mistake !== null) own.wrong(mistake.member, mistake.message)
+    // What stands in a flow's text can be read by whoever may read flows.
+    if (type === 'webhook' && typeof config.secret === 'string' && !isCredential(config.secret)) {
+      own.wrong('secret', 'must be a credential: ${NAME}')
+    }
     return [{ name, type, enabled: own.flag('enabled', true), inputs: own.mapping('inputs', 200), config }]
   })
 }

@@ -149,6 +149,13 @@ const ownRoots = [
 const ownSubjects = new RegExp(`^(${ownRoots.join('|')}|_[^.]*|\\$[^.]*|[*>])(\\.|$)`)
 const subjectSyntax = /^[^\s.*>]+(\.([^\s.*>]+|\*))*(\.>)?$/
 
+const credential = /^\$\{[A-Z][A-Z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?\}$/
+
+/** Whether a text names a credential, and is none. */
+export function isCredential(text: string): boolean {
+  return credential.test(text)
+}
+
 /** What a config that fits its schema says wrong nonetheless, with the member that says it; null when nothing is. */
 export function triggerMistake(
   type: TriggerType,

@@ -192,6 +192,15 @@ t.test('configs that fit their schema and are wrong nonetheless', async (t) => {
     [{ line: 4 }],
     'also in the YAML of a flow',
   )
+  const hook = (line: string) => {
+    const text = `name: x\ntasks: [{ name: a, type: util.log }]\ntriggers:\n  - { name: t, type: webhook, key: some-key-of-a-hook, ${line} }\n`
+    const found = readFlow(text, { find: () => undefined, all: () => [] }).problems
+    return found.filter(({ path }) => path.startsWith('triggers')).map(({ path, message }) => `${path} ${message}`)
+  }
+  t.same(hook("secret: '${HOOK.key}', inputs: { a: '{{ trigger.body.x }}' }"), [])
+  t.match(hook('secret: a-word-in-clear'), ['triggers[0].secret must be a credential: ${NAME}'])
+  t.match(hook("inputs: { a: '{{ trigger.body' }"), [/^triggers\[0\]\.inputs\.a is no template/])
+  t.match(hook("inputs: { a: '{{ outputs.a.x }}' }"), [/^triggers\[0\]\.inputs\.a names outputs, which there is not/])
 })
 
 t.test('changes are filtered by operation and by equal values of the new row', async (t) => {
