@@ -1,5 +1,8 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import t from 'tap'
+import { hostReadable } from '../../workers/functions/host-process.ts'
 import { pause, stage, type Told, until } from './hosts-support.ts'
 
 t.setTimeout(120_000)
@@ -363,6 +366,26 @@ t.test('a host has no rights, no environment and no files', { skip: process.plat
     t.match(limits, /Max core file size\s+0/)
     t.match(limits, /Max file size\s+1024/)
   }
+})
+
+t.test('a host reads its own program and nothing else of the checkout', (t) => {
+  const paths = [
+    '.busbar',
+    '.git/HEAD',
+    'package-lock.json',
+    'schemas/config.ts',
+    'workers/functions/worker.ts',
+    '/etc/passwd',
+    '/proc/self/environ',
+  ]
+  const own = ['package.json', 'workers/functions/host/main.ts']
+  const root = resolve(import.meta.dirname, '../..')
+  const tried = `console.log(JSON.stringify(${JSON.stringify([...paths, ...own].map((path) => resolve(root, path)))}
+    .map((path) => process.permission.has('fs.read', path))))`
+  const flags = ['--permission', ...hostReadable().map((path) => `--allow-fs-read=${path}`)]
+  const { stdout } = spawnSync(process.execPath, [...flags, '-e', tried], { encoding: 'utf8' })
+  t.same(JSON.parse(stdout), [...paths.map(() => false), ...own.map(() => true)])
+  t.end()
 })
 
 t.test('no process is left when the hosts are stopped, and open calls are answered', async (t) => {

@@ -202,18 +202,30 @@ function spawnHost(slots: number): ChildProcess {
   })
 }
 
-function nodeFlags(): string[] {
+/** What a host may read: its own program and the addon, and nothing else of the checkout, where settings and secrets may lie. */
+export function hostReadable(): readonly string[] {
   const addon = createRequire(import.meta.url).resolve('isolated-vm/package.json')
-  const modules = dirname(dirname(addon))
-  const source = resolve(here, '../..')
-  const readable = new Set([modules, source].map((folder) => `--allow-fs-read=${folder}${sep}*`))
+  const folders = [
+    dirname(addon),
+    join(dirname(dirname(addon)), 'node-gyp-build'),
+    join(here, 'host'),
+    join(here, 'sandbox'),
+  ]
+  return [
+    ...folders.map((folder) => `${folder}${sep}*`),
+    // Says that its files are modules.
+    resolve(here, '../../package.json'),
+    // The addon's loader looks whether it is there.
+    '/etc/alpine-release',
+  ]
+}
+
+function nodeFlags(): string[] {
   return [
     '--no-node-snapshot',
     '--permission',
     '--allow-addons',
-    ...readable,
-    // The addon's loader looks whether it is there.
-    '--allow-fs-read=/etc/alpine-release',
+    ...hostReadable().map((path) => `--allow-fs-read=${path}`),
     '--disable-warning=SecurityWarning',
     '--disable-warning=ExperimentalWarning',
   ]
