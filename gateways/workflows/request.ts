@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
+import { isPlainText, notPlainText } from '../../schemas/workflows/plain-text.ts'
 
 const maxListLimit = 1_000
 const defaultListLimit = 100
@@ -24,6 +25,7 @@ export function queryOf<Name extends string>(
       throw invalid(name.slice(0, 100), `is no parameter of this route: there is ${names.join(', ')}`)
     }
     if (query[name as Name] !== undefined) throw invalid(name, 'is given twice')
+    if (!isPlainText(value)) throw invalid(name, notPlainText)
     query[name as Name] = value
   }
   return query
@@ -70,6 +72,7 @@ export function wholeNumber(field: string, value: unknown, { min, max }: { min: 
 /** @throws {Rejected} `http/bad-request` */
 export function textField(field: string, value: unknown, { max, min = 0 }: { max: number; min?: number }): string {
   if (typeof value !== 'string') throw invalid(field, 'must be a text')
+  if (!isPlainText(value)) throw invalid(field, notPlainText)
   if (value.length < min || value.length > max) throw invalid(field, `must have ${min} to ${max} characters`)
   return value
 }

@@ -5,6 +5,7 @@ import type { FollowObservation } from '../../bus/follow.ts'
 import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { openPositions } from '../../projections/positions.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
+import { Rejected } from '../../schemas/failure.ts'
 import { consolePage } from '../http/console.ts'
 import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
@@ -129,6 +130,10 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
     maxBodyBytes,
     corsOrigins,
     onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
+  })
+  app.addHook('onRequest', async ({ url }) => {
+    // No id has one, and the database takes none in a text.
+    if (/^[^?]*%00/.test(url)) throw new Rejected('http/bad-request', 'The path holds a NUL')
   })
   app.addContentTypeParser(yamlTypes, { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   await registerWebSockets(app, { maxPayloadBytes: maxSocketPayloadBytes })

@@ -1,5 +1,6 @@
 import { closest, distance } from 'fastest-levenshtein'
 import { parseDuration } from './duration.ts'
+import { isPlainText, notPlainText } from './plain-text.ts'
 import type { Path, YamlSource } from './yaml-source.ts'
 
 type Members = Readonly<Record<string, unknown>>
@@ -62,6 +63,7 @@ export class Fields {
     if (typeof value !== 'string') this.wrong(name, `must be a text, not ${kindOf(value)}`)
     else if (value.trim() === '') this.wrong(name, 'must not be empty')
     else if (value.length > max) this.wrong(name, `must have at most ${max} characters`)
+    else if (!isPlainText(value)) this.wrong(name, notPlainText)
     else return value
     return null
   }

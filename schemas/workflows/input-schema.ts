@@ -1,4 +1,5 @@
 import { Compile, type Validator } from 'typebox/compile'
+import { durationMistake } from './duration.ts'
 import { isMapping, kindOf, suggestion } from './flow-fields.ts'
 import { strictSchema, withoutNulls } from './plugin-schema.ts'
 import type { Path } from './yaml-source.ts'
@@ -89,7 +90,7 @@ function valueProblems(schema: Schema, value: unknown, path: Path): readonly Pro
   if (isTemplate(value)) return []
   const validator = validators.get(schema) ?? Compile(schema as Parameters<typeof Compile>[0])
   validators.set(schema, validator)
-  if (validator.Check(value)) return []
+  if (validator.Check(value)) return formatProblems(schema, value, path)
   const faults = validator.Errors(value)
   // Where one of several is enough, what each of them says is less than that none fits.
   const unions = faults.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
@@ -101,6 +102,12 @@ function valueProblems(schema: Schema, value: unknown, path: Path): readonly Pro
   return faults
     .filter((fault) => fault.keyword !== 'boolean' && !within(fault) && !isRenderedLater(fault, value))
     .map((fault) => problemOf(fault, schema, { path, value }))
+}
+
+/** What JSON Schema has no word for. */
+function formatProblems(schema: Schema, value: unknown, path: Path): readonly PropertyProblem[] {
+  const message = schema['x-format'] === 'duration' ? durationMistake(value) : null
+  return message === null ? [] : [{ path, message, of: 'value' }]
 }
 
 /** Templates stand for any type, and texts of numbers are made numbers once rendered. */

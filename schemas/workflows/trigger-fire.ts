@@ -22,6 +22,8 @@ export function firedExecutionId(triggerId: string, cause: string): string {
   return derivedId(`trigger/${triggerId}/${cause}`)
 }
 
+const maxEncodedName = 480
+
 /** The execution that a trigger starts. @throws {Rejected} `workflows/invalid-input` for inputs that cannot be rendered. */
 export async function firedExecution(
   { triggerId, type, name, inputs }: Saved,
@@ -35,13 +37,18 @@ export async function firedExecution(
       executionId: firedExecutionId(triggerId, cause),
       inputs: { ...inputsOf(plan, body), ...rendered },
       trigger,
-      actor: `trigger:${name}`,
+      actor: `trigger:${shortened(name)}`,
       at,
     }
   } catch (cause) {
     if (!(cause instanceof TemplateMistake)) throw cause
     throw new Rejected('workflows/invalid-input', `The inputs of the trigger ${name}: ${cause.message}`, { cause })
   }
+}
+
+/** As much of a name as fits a header, in which a letter takes up to twelve characters. */
+function shortened(name: string): string {
+  return encodeURIComponent(name.toWellFormed()).length <= maxEncodedName ? name : `${[...name].slice(0, 36).join('')}…`
 }
 
 /** A flow without declared inputs takes what comes. */

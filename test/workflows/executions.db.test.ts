@@ -360,6 +360,76 @@ outputs:
   t.ok(children.every(({ parent }: { parent: { executionId: string } }) => parent.executionId === id))
 })
 
+t.test('of iterations that are through, gates and large outputs are found', async (t) => {
+  const large = JSON.stringify({ text: 'y'.repeat(1_200_000) })
+  const server = createServer((_request, response) => response.setHeader('Content-Type', 'application/json').end(large))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const flow = await save(`name: loops
+tasks:
+  - name: each
+    type: core.foreach
+    properties: { items: [1] }
+    tasks:
+      - { name: gate, type: core.approval }
+      - { name: big, type: http.request, properties: { url: 'http://127.0.0.1:${(server.address() as AddressInfo).port}' } }
+  - { name: last, type: core.approval }
+`)
+  const id = await execute(flow)
+  const gateOf = (taskName: string) =>
+    until(async () => {
+      const { json } = await ask('GET', `/approvals?status=PENDING&executionId=${id}`)
+      return json[0]?.taskName === taskName ? json[0] : null
+    })
+  const gate = await gateOf('gate')
+  const decided = await ask('POST', `/approvals/${gate.id}/approve`, { body: { comment: 'go' } })
+  const time = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/
+  t.match(decided, { status: 200, json: { status: 'APPROVED', decidedAt: time } })
+  const last = await gateOf('last')
+  const told = await ask('GET', `/approvals/${gate.id}`)
+  t.match(told, { status: 200, json: { taskName: 'gate', status: 'APPROVED', comment: 'go' } })
+  t.equal(told.json.decidedAt, decided.json.decidedAt)
+  const outputs = await ask('GET', `/executions/${id}/tasks/${encodeURIComponent('each[0].big')}/outputs`)
+  t.equal(outputs.status, 200)
+  t.equal(outputs.json.body.text.length, 1_200_000)
+  t.equal((await ask('GET', `/executions/${id}/tasks/none/outputs`)).status, 404)
+  const page = await ask('GET', `/approvals?executionId=${id}&limit=1`)
+  t.match(page.json, [{ id: last.id, status: 'PENDING' }])
+  t.equal(page.headers.get('x-total-count'), '2')
+  const next = /<\/api\/v1([^>]+)>; rel="next"/.exec(page.headers.get('link')!)![1]!
+  t.match((await ask('GET', next)).json, [{ id: gate.id }])
+  t.match(await ask('GET', '/approvals?status=DONE'), { status: 400, json: { details: { field: 'status' } } })
+  await ask('POST', `/approvals/${last.id}/approve`)
+  await inStatus(id, 'SUCCESS')
+})
+
+t.test('texts that no database holds', async (t) => {
+  const body = { yamlContent: 'name: "a\\0"\ntasks: [{ name: a, type: util.log, properties: { message: x } }]\n' }
+  for (const [method, path, sent, field] of [
+    ['POST', `/flows/${three}/execute`, { labels: { 'a\0': 'b' } }, 'labels'],
+    ['POST', `/flows/${three}/execute`, { labels: { a: 'b\ud800' } }, 'labels.a'],
+    ['POST', '/flows', { name: 'n\0', yamlContent: 'x' }, 'name'],
+    ['POST', '/triggers', { flowId: three, type: 'manual', name: 'n\0' }, 'name'],
+    ['GET', '/executions?q=%00', undefined, 'q'],
+  ] as const) {
+    const answer = await ask(method, path, { ...(sent !== undefined && { body: sent }) })
+    t.match(answer, { status: 400, json: { details: { field } } }, `${method} ${path} ${field}`)
+  }
+  t.match(await ask('POST', '/flows', { body }), { status: 400, json: { details: { errors: [{ path: 'name' }] } } })
+  t.equal((await ask('GET', '/executions/%00')).status, 400)
+  const id = await execute(three, { who: 'a\0b' })
+  const { execution } = await inStatus(id, 'SUCCESS')
+  t.same(JSON.parse(execution.outputs), { said: 'I said Hello a\ufffdb' })
+})
+
+t.test('a trigger of the longest name starts its flow', async (t) => {
+  const name = '毎'.repeat(100)
+  const trigger = await ask('POST', '/triggers', { body: { flowId: three, type: 'manual', name } })
+  const fired = await ask('POST', `/triggers/${trigger.json.id}/fire`)
+  t.match([trigger.status, fired.status], [201, /^20/])
+  t.match((await inStatus(fired.json.executionId, 'SUCCESS')).execution, { trigger: { name }, actor: /^trigger:毎+…$/ })
+})
+
 t.test('no request was a fault of ours, and nothing was given up', async (t) => {
   t.same(faults, [])
 })

@@ -44,6 +44,24 @@ const refused: Readonly<Record<string, readonly [string, readonly (string | RegE
       .join('')}`,
     [/More than 50000 values/],
   ],
+  'texts that no database holds': [
+    `name: "f\\0"\nlabels: { a: "\\0", "b\\0": c }\ntasks:\n${log('a')}`,
+    [
+      '1:7 name must hold no NUL and no half of a surrogate pair',
+      '2:9 labels "a" must hold no NUL and no half of a surrogate pair',
+      '2:9 labels "b\\u0000" must hold no NUL and no half of a surrogate pair',
+    ],
+  ],
+  'a wait that no calendar knows, or that is none': [
+    `${head}${['9000000d', '99999999999d', 'soon', 4e12].map((each, index) => `  - { name: a${index}, type: core.wait, properties: { duration: ${each} } }\n`).join('')}  - { name: b, type: core.approval, properties: { timeout: 3651d } }\n`,
+    [
+      '3:58 tasks[0].properties.duration is longer than ten years, 3650d',
+      '4:58 tasks[1].properties.duration is longer than ten years, 3650d',
+      '5:58 tasks[2].properties.duration is no duration: write 30s, 5m or PT1H',
+      '6:58 tasks[3].properties.duration is longer than ten years, 3650d',
+      '7:60 tasks[4].properties.timeout is longer than ten years, 3650d',
+    ],
+  ],
   'a number that would lose digits': [
     `${head}  - { name: a, type: util.log, properties: { message: 12345678901234567890 } }\n`,
     [/^3:55 {2}12345678901234567890 would lose digits/],

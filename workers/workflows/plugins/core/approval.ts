@@ -26,7 +26,8 @@ export const approval = defineControl({
       ),
       timeout: Type.Optional(
         Type.Union([Type.String(), Type.Number()], {
-          description: 'For how long it waits; without one for ever',
+          'x-format': 'duration',
+          description: 'For how long it waits, ten years at most; without one for ever',
           examples: ['24h'],
         }),
       ),

@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { maxWaitMs } from '../../../../schemas/workflows/duration.ts'
 import { defineControl, TaskFailure } from '../../plugin.ts'
 import { durationMs } from '../duration.ts'
 
@@ -12,7 +13,8 @@ export const wait = defineControl({
     {
       duration: Type.Optional(
         Type.Union([Type.String(), Type.Number()], {
-          description: '`30s`, `5m`, `2h`, `1d`, `PT1H30M`, or a number of milliseconds',
+          'x-format': 'duration',
+          description: '`30s`, `5m`, `2h`, `1d`, `PT1H30M`, or a number of milliseconds; ten years at most',
           examples: ['30s'],
         }),
       ),
@@ -47,6 +49,7 @@ tasks:
     }
     const at = Date.parse(until!)
     if (Number.isNaN(at)) throw new TaskFailure('refused', 'properties.until is no time')
+    if (at - Date.now() > maxWaitMs) throw new TaskFailure('refused', 'properties.until is more than ten years away')
     return { kind: 'pause', until: at, question: null }
   },
 })
