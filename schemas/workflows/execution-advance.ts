@@ -42,6 +42,9 @@ export const outputsTask: TaskPlan = {
   blocks: {},
 }
 
+/** Of an execution, on the queue or in workers' hands at a time: more are started as these come back. */
+const maxScheduled = 1_000
+
 type Outcome = 'live' | 'success' | 'failed'
 
 /**
@@ -56,12 +59,15 @@ export class Advance {
   readonly #around: Surroundings
   /** Of this execution, so that no more are scheduled than a block allows. */
   #scheduledLive: number
+  /** At this moment. */
+  #scheduled: number
 
   constructor(plan: FlowPlan, state: ExecutionState, around: Surroundings) {
     this.#plan = plan
     this.#draft = new Draft(state)
     this.#around = around
     this.#scheduledLive = Object.values(state.runs).filter((run) => run.status === 'scheduled').length
+    this.#scheduled = this.#scheduledLive
   }
 
   get state(): ExecutionState {
@@ -69,8 +75,15 @@ export class Advance {
   }
 
   emit(fact: ExecutionFact): void {
+    const { run } = fact.data as { readonly run?: string }
+    const before = run === undefined ? 0 : this.#isScheduled(run)
     this.#draft.apply(fact)
     this.facts.push(fact)
+    if (run !== undefined) this.#scheduled += this.#isScheduled(run) - before
+  }
+
+  #isScheduled(key: string): 0 | 1 {
+    return this.state.runs[key]?.status === 'scheduled' ? 1 : 0
   }
 
   /** @param slot whether one of the flow's places has been granted */
@@ -209,6 +222,7 @@ export class Advance {
     for (const task of tasks) failed = this.#task(prefix + task.name, task) === 'failed' || failed
     const stops = failed && onFailure !== 'continue'
     if (stops && onFailure === 'cancel') for (const task of tasks) this.#cancel(prefix + task.name)
+    let live = this.#liveOf(prefix, tasks)
     for (let again = true; again; ) {
       again = false
       for (const task of tasks) {
@@ -219,8 +233,9 @@ export class Advance {
         if (needs === 'unmet') {
           this.#skip(key, task, 'A task that it depends on has failed')
           again = true
-        } else if (this.state.stage === 'running' && this.#liveOf(prefix, tasks) < concurrency) {
+        } else if (this.state.stage === 'running' && live < concurrency && this.#scheduled < maxScheduled) {
           this.#schedule(key, task, 1)
+          live++
         }
       }
     }

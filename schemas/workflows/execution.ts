@@ -1,5 +1,6 @@
 import type { Static } from 'typebox'
 import type { Aggregate } from '../../bus/message.ts'
+import { derivedId } from './derived-id.ts'
 import {
   type ExecutionCreated,
   type ExecutionFact,
@@ -117,6 +118,7 @@ export const execution: Aggregate<ExecutionState, ExecutionFact> = {
   events: executionEvents,
   initial: initialExecution,
   evolve: (state, fact) => evolveAll(state, [fact]),
+  evolveAll,
 }
 
 /** As `evolve` for one after the other; what is copied is copied once. */
@@ -353,8 +355,12 @@ export function isTurn(run: Run, { attempt, round, generation }: Turn): boolean 
   return run.attempt === attempt && run.round === round && (run.generation ?? 0) === generation
 }
 
+/** A longer key is told by its digest, for headers have little room. */
+const maxKeyLength = 200
+
 /** Of messages about a turn. */
-export function turnId(executionId: string, run: string, { attempt, round, generation }: Turn): string {
+export function turnId(executionId: string, key: string, { attempt, round, generation }: Turn): string {
+  const run = key.length > maxKeyLength ? derivedId(key) : key
   return `${executionId}/${run}/${attempt}/${round}${generation === 0 ? '' : `/${generation}`}`
 }
 

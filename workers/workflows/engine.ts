@@ -1,18 +1,12 @@
 import { hostname } from 'node:os'
+import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import type { Delivery } from '../../bus/handle.ts'
-import { carriedState, load, readMessage } from '../../bus/load.ts'
+import { carriedState, readMessage, trailFrom } from '../../bus/load.ts'
 import { causationHeader, factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
-import {
-  abortSubjects,
-  dueSubjects,
-  eventSubject,
-  taskConsumer,
-  taskSubjects,
-  unescapeToken,
-} from '../../bus/subject.ts'
+import { abortSubjects, dueSubjects, taskConsumer, taskSubjects, unescapeToken } from '../../bus/subject.ts'
 import {
   awaits,
   type Ending,
@@ -25,7 +19,8 @@ import {
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
-import { type ActorContext, claim, ExecutionActor, type Stored } from './execution-actor.ts'
+import { type ActorContext, claim, ExecutionActor } from './execution-actor.ts'
+import { Executions, type Stored } from './executions.ts'
 import { FlowPlans } from './flow-plans.ts'
 import {
   announceAbort,
@@ -41,6 +36,7 @@ import {
 } from './follow-ups.ts'
 import { startListeners } from './listeners.ts'
 import { leaseConsumers, lostLeases } from './lost-leases.ts'
+import { outwait } from './patience.ts'
 import type { Plugin } from './plugin.ts'
 import { runTask, type TaskEnvironment } from './run-task.ts'
 import { RunningTasks } from './running-tasks.ts'
@@ -77,6 +73,10 @@ export interface WorkflowEngine {
 
 /** A larger output lies in the object store. */
 const maxInlineValueBytes = 16 * 1024
+/** Of items that are kept in memory. */
+const maxListBytes = 64 * 1024 ** 2
+/** A timer is in hand only while it is handed on. */
+const timerAckWaitMs = 5_000
 /** Executions that have begun and hang on the event that created them, over all workers. */
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
@@ -101,6 +101,8 @@ class Engine implements WorkflowEngine {
   readonly #logs: TaskLogs
   readonly #context: ActorContext
   readonly #consumers: Promise<void>[] = []
+  /** Items of loops, by digest: each of their tasks asks for one. */
+  readonly #lists = new LRUCache<string, readonly unknown[]>({ max: 100, maxSize: maxListBytes })
 
   constructor(options: EngineOptions) {
     this.#options = options
@@ -110,6 +112,7 @@ class Engine implements WorkflowEngine {
     const groups = options.groups ?? [defaultGroup]
     this.#context = {
       bus: options.bus,
+      executions: new Executions(options.bus),
       worker: `${hostname()}/${process.pid}/${newId().slice(0, 8)}`,
       plans: new FlowPlans(options.bus),
       running: this.#running,
@@ -160,6 +163,7 @@ class Engine implements WorkflowEngine {
       stream: 'TIMERS',
       subjects: [dueSubjects('executions')],
       concurrency,
+      ackWaitMs: Math.min(ackWaitMs ?? timerAckWaitMs, timerAckWaitMs),
       handle: (delivery) => this.#takeTimer(delivery),
     })
     const aborts = this.#bus.connection.subscribe(abortSubjects, {
@@ -191,7 +195,13 @@ class Engine implements WorkflowEngine {
     }
     // What was just created is most often as it was created: when it is not, the first append says so.
     const created = carriedState(execution, await readMessage(this.#bus, execution.events, { headers, data }))
-    await this.#hand(executionId, { type: 'nudge' }, lease, false, created && { state: created.state, sequence })
+    await this.#hand(
+      executionId,
+      { type: 'nudge' },
+      lease,
+      false,
+      created && { ...created, sequence, id: lease, trail: trailFrom(sequence) },
+    )
   }
 
   async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {
@@ -201,9 +211,10 @@ class Engine implements WorkflowEngine {
     await this.#hand(executionId, command, headers.get(messageIdHeader), swept || deliveryCount > 1)
   }
 
-  async #takeTimer({ data, sequence, deliveryCount }: Delivery): Promise<void> {
+  /** Becomes a command, so that no task hangs on it: a timer in the hands of a worker that dies is soon in those of another. */
+  async #takeTimer({ data, sequence }: Delivery): Promise<void> {
     const { executionId } = JSON.parse(Buffer.from(data).toString('utf8')) as { executionId: string }
-    await this.#hand(executionId, { type: 'nudge' }, `timer/${sequence}`, deliveryCount > 1)
+    await sendCommand(this.#bus, executionId, { type: 'nudge' }, `due/${sequence}`)
   }
 
   async #hand(
@@ -227,7 +238,7 @@ class Engine implements WorkflowEngine {
     const queued = JSON.parse(Buffer.from(data).toString('utf8')) as QueuedTask
     const { executionId, run: key } = queued
     const turn = turnOf(queued)
-    const { state } = await load(this.#bus, execution, executionPlace(executionId))
+    const { state } = await this.#context.executions.load(executionId)
     const run = state.runs[key]
     if (!awaits(run, turn)) return
     const plan = await this.#context.plans.get(state.created!)
@@ -238,7 +249,7 @@ class Engine implements WorkflowEngine {
     let result: TaskResult
     try {
       const once = this.#context.isOnce(task)
-      if (once && !(await claim(this.#context, executionId, key, turn))) {
+      if (once && !(await claim(this.#context, { executionId, run: key, turn, signal: ended }))) {
         const message = 'A worker died while it ran, and it must not run twice'
         result = { kind: 'failure', failure: { message, kind: 'lost' } }
       } else {
@@ -251,7 +262,9 @@ class Engine implements WorkflowEngine {
     if (ended.aborted) return
     const { worker } = this.#context
     const command: ExecutionCommand = { type: 'result', run: key, ...turn, startedAt, worker, result }
-    await sendCommand(this.#bus, executionId, command, `${turnId(executionId, key, turn)}/result`)
+    // Were it handed back, the task would run once more.
+    const id = `${turnId(executionId, key, turn)}/result`
+    await outwait(() => sendCommand(this.#bus, executionId, command, id), ended)
   }
 
   async #abort(executionId: string): Promise<void> {
@@ -262,7 +275,7 @@ class Engine implements WorkflowEngine {
         await actor.refresh()
         return
       }
-      const { state } = await load(this.#bus, execution, executionPlace(executionId))
+      const { state } = await this.#context.executions.load(executionId)
       this.#running.stopUnwanted(executionId, state)
     } catch {
       // The result that is not wanted will be refused when it is handed in.
@@ -315,7 +328,7 @@ class Engine implements WorkflowEngine {
       })
       if (!again || !opening.wait) return
       // It may have ended, and what it told was lost.
-      const child = await load(this.#bus, execution, executionPlace(opening.executionId))
+      const child = await this.#context.executions.load(opening.executionId)
       if (isEnded(child.state.stage)) await this.#tellParent(child.state)
     } catch (error) {
       if ((error as Error).name !== 'Rejected') throw error
@@ -348,7 +361,7 @@ class Engine implements WorkflowEngine {
   async #listen(state: ExecutionState, to: ListenedTo): Promise<void> {
     const plan = await this.#context.plans.get(state.created!)
     const { executionId } = state.created!
-    const sources = { read: (value: Value) => this.#read(value), kv: this.#options.kv }
+    const sources = { ...this.#sources, kv: this.#options.kv }
     await startListeners(this.#bus, { plan, state, to, sources, at: this.#context.now() }, (error) =>
       this.#options.onObservation({ type: 'child-refused', executionId, error }),
     )
@@ -373,7 +386,7 @@ class Engine implements WorkflowEngine {
       services,
       credential,
       kv,
-      read: (value) => this.#read(value),
+      ...this.#sources,
       store: (json) => this.#store(json),
       log: ({ run, task, attempt, level, message }) => {
         const timestamp = new Date().toISOString()
@@ -389,6 +402,20 @@ class Engine implements WorkflowEngine {
     return { object: await storeBytes(this.#bus, Buffer.from(text)), sizeBytes }
   }
 
+  readonly #sources = {
+    read: (value: Value) => this.#read(value),
+    item: (list: Value, index: number) => this.#item(list, index),
+  }
+
+  /** Nobody gets the list itself, so it can be shared. */
+  async #item(list: Value, index: number): Promise<unknown> {
+    if ('json' in list) return (list.json as readonly unknown[])[index] ?? null
+    const known = this.#lists.get(list.object)
+    const items = known ?? ((await this.#read(list)) as readonly unknown[])
+    if (known === undefined) this.#lists.set(list.object, items, { size: list.sizeBytes })
+    return structuredClone(items[index] ?? null)
+  }
+
   async #read(value: Value): Promise<unknown> {
     if ('json' in value) return value.json
     return JSON.parse(Buffer.from(await readBytes(this.#bus, value.object)).toString('utf8'))
@@ -401,7 +428,3 @@ const endings = {
   cancelled: 'CANCELLED',
   'timed-out': 'TIMED_OUT',
 } as const satisfies Record<Ending, ListenedTo>
-
-function executionPlace(executionId: string) {
-  return { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
-}

@@ -1,11 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AppendConflict, append } from '../../bus/append.ts'
 import { type Bus, BusUnavailable } from '../../bus/connect.ts'
-import { carrying } from '../../bus/decide.ts'
-import { load } from '../../bus/load.ts'
-import { newId } from '../../bus/message.ts'
-import { eventSubject } from '../../bus/subject.ts'
-import { type ExecutionState, execution, isEnded, type Turn, turnOf } from '../../schemas/workflows/execution.ts'
+import { carrying, longerTrail, trailAfter } from '../../bus/decide.ts'
+import { pause } from '../../bus/handle.ts'
+import type { Place } from '../../bus/load.ts'
+import { newId, partsOf } from '../../bus/message.ts'
+import {
+  awaits,
+  type ExecutionState,
+  evolveAll,
+  execution,
+  isEnded,
+  type Turn,
+  turnOf,
+} from '../../schemas/workflows/execution.ts'
 import {
   decideClaim,
   decideCommands,
@@ -14,6 +22,7 @@ import {
 } from '../../schemas/workflows/execution-decide.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import { type Executions, executionPlace, type Stored } from './executions.ts'
 import type { FlowPlans } from './flow-plans.ts'
 import { type FollowUp, followUpsOf, outstanding } from './follow-ups.ts'
 import type { RunningTasks } from './running-tasks.ts'
@@ -21,6 +30,7 @@ import type { RunningTasks } from './running-tasks.ts'
 /** What an actor needs of the engine. */
 export interface ActorContext {
   readonly bus: Bus
+  readonly executions: Executions
   readonly worker: string
   readonly plans: FlowPlans
   readonly running: RunningTasks
@@ -53,18 +63,12 @@ interface Waiting {
   readonly handled: PromiseWithResolvers<void> | null
 }
 
-/** What an execution was when it was last read. */
-export interface Stored {
-  readonly state: ExecutionState
-  readonly sequence: number
-}
-
 interface Unsaved {
   readonly facts: ExecutionFact[]
   readonly taken: Waiting[]
   state: ExecutionState
   /** What it was decided on. */
-  readonly sequence: number
+  readonly stored: Stored
   readonly since: number
 }
 
@@ -73,8 +77,9 @@ const maxBatch = 200
 const maxUnsavedFacts = 100
 const maxUnsavedMs = 50
 const retryMs = 250
+/** At most, before a claim that came in between others is tried again. */
+const conflictMs = 50
 const none: ReadonlySet<string> = new Set()
-const stream = 'EVT_EXECUTIONS'
 
 /**
  * One execution in this process: takes what has come in one go, decides, stores, does what follows, and runs the tasks that are its
@@ -84,7 +89,7 @@ const stream = 'EVT_EXECUTIONS'
 export class ExecutionActor {
   readonly id: string
   readonly #context: ActorContext
-  readonly #place: { readonly stream: string; readonly subject: string }
+  readonly #place: Place
   #stored: Stored | null
   readonly #queue: Waiting[] = []
   /** Decided and not stored: taken back when somebody else was faster. */
@@ -99,7 +104,7 @@ export class ExecutionActor {
     this.id = id
     this.#stored = seen
     this.#context = context
-    this.#place = { stream, subject: eventSubject('executions', 'execution', id) }
+    this.#place = executionPlace(id)
   }
 
   /** Nothing to do and nothing that runs. */
@@ -116,11 +121,11 @@ export class ExecutionActor {
 
   /** Another process has decided something: what runs here may not be wanted any more. */
   async refresh(): Promise<void> {
-    const { state, sequence } = await load(this.#context.bus, execution, this.#place)
-    if (this.#unsaved !== null && this.#unsaved.sequence !== sequence) this.#takeBack([])
+    const stored = await this.#context.executions.load(this.id)
+    if (this.#unsaved !== null && this.#unsaved.stored.sequence !== stored.sequence) this.#takeBack([])
     if (this.#unsaved === null) {
-      this.#stored = { state, sequence }
-      this.#context.running.stopUnwanted(this.id, state)
+      this.#stored = stored
+      this.#context.running.stopUnwanted(this.id, stored.state)
     }
     this.#wake()
   }
@@ -211,9 +216,9 @@ export class ExecutionActor {
     this.#release()
   }
 
-  #begun({ sequence }: Stored, state: ExecutionState): Unsaved {
+  #begun(stored: Stored, state: ExecutionState): Unsaved {
     setTimeout(() => this.#mustSave() && this.#wake(), maxUnsavedMs + 1).unref()
-    return { facts: [], taken: [], state, sequence, since: performance.now() }
+    return { facts: [], taken: [], state, stored, since: performance.now() }
   }
 
   #mustSave(): boolean {
@@ -233,13 +238,10 @@ export class ExecutionActor {
   }
 
   async #save(plan: FlowPlan): Promise<void> {
-    const { facts, taken, state, sequence: expectedSequence } = this.#unsaved!
+    const { facts, taken, state, stored: before } = this.#unsaved!
     if (facts.length > 0) {
       if (isEnded(state.stage)) await this.#context.flushLogs(this.id)
-      const message = { id: newId(), facts, actor: 'busbar', causation: taken[0]!.lease, ...carrying(execution, state) }
-      const { events } = execution
-      const { sequence } = await append(this.#context.bus, { ...this.#place, expectedSequence, events, message })
-      this.#stored = { state, sequence }
+      this.#stored = await this.#append(before, facts, state, taken[0]!.lease)
     }
     this.#unsaved = null
     // From here on nothing is taken back: what is left to do is in the state.
@@ -252,9 +254,33 @@ export class ExecutionActor {
     // Whoever cancels from outside stores the end, and leaves what follows to us.
     const asks = taken.some(({ command }) => command.type === 'nudge' || command.type === 'slot')
     const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
-    const stored = { state, sequence: this.#stored?.sequence ?? expectedSequence }
+    const stored = this.#stored ?? before
     const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
     await this.#followUp(stored, [...followUpsOf(plan, facts, state), ...left], again)
+  }
+
+  /** In several messages where it has to be: whoever finds only some of them decides what follows from those, which is the rest. */
+  async #append(
+    before: Stored,
+    facts: readonly ExecutionFact[],
+    state: ExecutionState,
+    lease: string,
+  ): Promise<Stored> {
+    const parts = partsOf(facts)
+    let { sequence, trail } = before
+    let id = ''
+    for (const [index, part] of parts.entries()) {
+      id = newId()
+      const isLast = index === parts.length - 1
+      const carried = isLast ? carrying(execution, state, { trail, facts: part }) : { trail: longerTrail(trail, part) }
+      const message = { id, facts: part, actor: 'busbar', causation: lease, ...carried }
+      const appending = { ...this.#place, expectedSequence: sequence, events: execution.events, message }
+      ;({ sequence } = await append(this.#context.bus, appending))
+      trail = trailAfter(carried, sequence)
+    }
+    const stored = { state, sequence, id, trail }
+    this.#context.executions.keep(this.id, stored)
+    return stored
   }
 
   async #lost(state: ExecutionState): Promise<ReadonlySet<string>> {
@@ -300,7 +326,10 @@ export class ExecutionActor {
     let result: Extract<ExecutionCommand, { type: 'result' }>['result']
     try {
       const once = this.#context.isOnce(task)
-      if (once && (claimedBy !== null || !(await claim(this.#context, this.id, key, turn)))) {
+      if (
+        once &&
+        (claimedBy !== null || !(await claim(this.#context, { executionId: this.id, run: key, turn, signal })))
+      ) {
         const message = 'A worker died while it ran, and it must not run twice'
         result = { kind: 'failure', failure: { message, kind: 'lost' } }
       } else {
@@ -340,32 +369,43 @@ export class ExecutionActor {
   }
 
   async #read(): Promise<Stored> {
-    if (this.#stored !== null) return this.#stored
-    const { state, sequence } = await load(this.#context.bus, execution, this.#place)
-    this.#stored = { state, sequence }
+    this.#stored ??= await this.#context.executions.load(this.id)
     return this.#stored
   }
 }
 
-/** Claims a task that must not run twice; false when somebody else has. @throws {BusUnavailable} */
+interface Claiming {
+  readonly executionId: string
+  readonly run: string
+  readonly turn: Turn
+  /** Nobody waits for it any more. */
+  readonly signal: AbortSignal
+}
+
+/**
+ * Claims a task that must not run twice; false when somebody else has. A bus that is away is waited for.
+ * @throws {BusUnavailable} when the signal is aborted
+ */
 export async function claim(
-  { bus, worker, now }: Pick<ActorContext, 'bus' | 'worker' | 'now'>,
-  executionId: string,
-  run: string,
-  turn: Turn,
+  { bus, executions, worker, now }: Pick<ActorContext, 'bus' | 'executions' | 'worker' | 'now'>,
+  { executionId, run, turn, signal }: Claiming,
 ): Promise<boolean> {
-  const place = { stream, subject: eventSubject('executions', 'execution', executionId) }
-  for (let tries = 0; ; tries++) {
-    const { state, sequence } = await load(bus, execution, place)
-    const facts = decideClaim(state, { run, turn, worker, now: now() })
-    if (facts.length === 0) return false
-    const next = facts.reduce(execution.evolve, state)
-    const message = { id: newId(), facts, actor: worker, causation: run, ...carrying(execution, next) }
+  const { events } = execution
+  for (let unanswered = false; ; ) {
     try {
-      await append(bus, { ...place, expectedSequence: sequence, events: execution.events, message })
+      const { state, sequence, trail } = await executions.load(executionId)
+      const facts = decideClaim(state, { run, turn, worker, now: now() })
+      // By ourselves, when that was stored and not answered.
+      if (facts.length === 0) return unanswered && awaits(state.runs[run], turn) && state.runs[run].claimedBy === worker
+      const carried = carrying(execution, evolveAll(state, facts), { trail, facts })
+      const message = { id: newId(), facts, actor: worker, causation: worker, ...carried }
+      await append(bus, { ...executionPlace(executionId), expectedSequence: sequence, events, message })
       return true
     } catch (error) {
-      if (!(error instanceof AppendConflict) || tries === 20) throw error
+      const passes = error instanceof BusUnavailable || error instanceof AppendConflict
+      if (!passes || signal.aborted) throw error
+      unanswered ||= error instanceof BusUnavailable
+      await pause(error instanceof BusUnavailable ? retryMs : Math.random() * conflictMs, signal)
     }
   }
 }

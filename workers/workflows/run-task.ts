@@ -11,6 +11,7 @@ import { checkedInput } from './checked-input.ts'
 import { maskedKv } from './kv.ts'
 import { Mask } from './mask.ts'
 import { isPassing } from './passing-faults.ts'
+import { outwait, patientFiles, patientKv } from './patience.ts'
 import { type ControlRun, Opened, type Plugin, TaskFailure, type TaskLog, type TaskServices } from './plugin.ts'
 import { valueSize } from './plugins/value-size.ts'
 import { type ScopeSources, scopeOf } from './scope.ts'
@@ -44,18 +45,35 @@ interface Attempt {
 const stopMs = 1_000
 const maxOutputBytes = 64 * 1024 ** 2
 const defaultTimeoutMs = 60 * 60_000
+/** Of a failure, which every state of the execution has in it. */
+const maxMessageLength = 8 * 1024
+/** Of what a control task decides, besides its items. */
+const maxOpeningLength = 256 * 1024
 
 /** Runs one attempt to its end; every way it can go is a result. */
 export async function runTask(environment: TaskEnvironment, attempt: Attempt): Promise<TaskResult> {
   const mask = new Mask()
   try {
-    return await attemptTask(environment, attempt, mask)
+    return await attemptTask(patient(environment, attempt.signal), attempt, mask)
   } catch (error) {
     const failure = failureOf(error)
     // A plugin may have cut it off.
-    const message = mask.lines()(failure.message)
+    const message = mask.lines()(failure.message).slice(0, maxMessageLength)
     logOf(environment, attempt, mask).error(message)
     return { kind: 'failure', failure: { ...failure, message } }
+  }
+}
+
+/** What the engine itself asks the bus for. */
+function patient(environment: TaskEnvironment, signal: AbortSignal): TaskEnvironment {
+  const { read, kv, item, store, credential } = environment
+  return {
+    ...environment,
+    read: (value) => outwait(() => read(value), signal),
+    item: (list, index) => outwait(() => item(list, index), signal),
+    kv: (namespace, key) => outwait(() => kv(namespace, key), signal),
+    store: (json) => outwait(() => store(json), signal),
+    credential: (namespace, name) => outwait(() => credential(namespace, name), signal),
   }
 }
 
@@ -76,7 +94,16 @@ async function attemptTask(environment: TaskEnvironment, attempt: Attempt, mask:
   const input = checkedInput(plugin, rendered)
   const key = task.idempotencyKey === null ? null : String(await renderValue(task.idempotencyKey, scope))
   const given = await runPlugin(environment, attempt, { plugin, input, key, mask })
-  if (given instanceof Opened) return { kind: 'opening', opening: mask.value(given.opening) }
+  if (given instanceof Opened) {
+    const { length } = JSON.stringify(given.opening)
+    if (length > maxOpeningLength) {
+      throw new TaskFailure(
+        'refused',
+        `What it hands on has ${length} characters; at most ${maxOpeningLength} are taken`,
+      )
+    }
+    return { kind: 'opening', opening: mask.value(given.opening) }
+  }
   // What is smaller than this and not small lies in the object store.
   if (valueSize(given, maxOutputBytes) > maxOutputBytes)
     throw new TaskFailure('refused', 'The outputs of the task are larger than 64 MB: let it give a file')
@@ -143,7 +170,8 @@ async function runPlugin(environment: TaskEnvironment, attempt: Attempt, call: P
     },
     services: {
       ...environment.services,
-      kv: maskedKv(environment.services.kv, call.mask),
+      kv: maskedKv(patientKv(environment.services.kv, limit.signal), call.mask),
+      files: patientFiles(environment.services.files, limit.signal),
       value: (json) => environment.store(call.mask.value(json)),
     },
     task: { executionId, flowId, namespace, run, attempt: number },

@@ -7,6 +7,8 @@ export interface ScopeSources {
   /** Reads what lies in the object store. */
   readonly read: (value: Value) => Promise<unknown>
   readonly kv: (namespace: string, key: string) => Promise<unknown>
+  /** Of a list, without reading it each time. */
+  readonly item: (list: Value, index: number) => Promise<unknown>
 }
 
 /** What the templates of a task run can name. */
@@ -60,12 +62,12 @@ function iterationsAround(run: string): readonly Iteration[] {
   }))
 }
 
-async function iterationOf(state: ExecutionState, chain: readonly Iteration[], { read }: ScopeSources) {
+async function iterationOf(state: ExecutionState, chain: readonly Iteration[], sources: ScopeSources) {
   let around: Record<string, unknown> = {}
   for (const { loop, index } of chain) {
     const { opening } = state.runs[loop] ?? {}
-    const items = opening?.kind === 'items' ? ((await read(opening.items)) as readonly unknown[]) : []
-    around = { item: items[index] ?? null, index, ...(Object.keys(around).length > 0 && { parent: around }) }
+    const item = opening?.kind === 'items' ? await sources.item(opening.items, index) : null
+    around = { item, index, ...(Object.keys(around).length > 0 && { parent: around }) }
   }
   return around
 }
