@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -177,4 +177,28 @@ export async function eventually<T>(work: () => Promise<T>, ms = 60_000): Promis
       await sleep(100)
     }
   }
+}
+
+/** How to get into an instance's database. */
+export const urlOf = async ({ call }: ProvisioningPlatform, project: string) =>
+  (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl as string
+
+/** What is left in a place once all its instances are deleted: folders, and processes in one of them. */
+export function leftovers(home: string): readonly string[] {
+  const working = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => {
+      try {
+        return readlinkSync(`/proc/${pid}/cwd`).startsWith(join(home, 'instances'))
+      } catch {
+        return false
+      }
+    })
+  return [...readdirSync(join(home, 'instances')), ...working]
+}
+
+/** The oldest and the newest major version of PostgreSQL there is; the same where there is one. */
+export function majorsHere(): { readonly older: number; readonly newer: number } {
+  const all = findAllPostgres('/usr/bin:/bin', undefined).map(({ major }) => major)
+  return { older: Math.min(...all), newer: Math.max(...all) }
 }
