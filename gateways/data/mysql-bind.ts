@@ -60,7 +60,9 @@ function bind(
         return members.length === 0 ? 'select null from dual where false' : members.map(() => piece.sql).join(', ')
       }
       case 'member':
-        values.push(converted(plainText(jsonMembers(parameter(piece.slot) ?? '{}').get(piece.name)), piece.as))
+        values.push(
+          converted(memberText(jsonMembers(parameter(piece.slot) ?? '{}').get(piece.name), piece.as), piece.as),
+        )
         return '?'
       case 'rows':
         for (const row of rows) values.push(...row.values)
@@ -107,15 +109,15 @@ function rowsOf(
 function rowOf(text: string, columns: readonly BodyColumn[], key: readonly string[]): BoundRow {
   const members = jsonMembers(text)
   return {
-    values: columns.map(({ name, as }) => converted(plainText(members.get(name)), as)),
-    key: key.map((name) => plainText(members.get(name))),
+    values: columns.map(({ name, as }) => converted(memberText(members.get(name), as), as)),
+    key: key.map((name) => memberText(members.get(name), 'text')),
   }
 }
 
-/** A text without its quotes, anything else as it is written. */
-function plainText(json: string | undefined): string | null {
+/** A text without its quotes, unless it is JSON for the database too; anything else as it is written. */
+function memberText(json: string | undefined, as: Conversion): string | null {
   if (json === undefined || json === 'null') return null
-  return json.startsWith('"') ? (JSON.parse(json) as string) : json
+  return as !== 'json' && json.startsWith('"') ? (JSON.parse(json) as string) : json
 }
 
 function chunksOf(rows: readonly BoundRow[], columns: number): BoundRow[][] {
@@ -150,6 +152,7 @@ function converted(text: string | null, as: Conversion): BoundValue {
   if (text === null) return null
   switch (as) {
     case 'text':
+    case 'json':
       return text
     case 'boolean':
       return isTrue(text) ? '1' : '0'

@@ -89,6 +89,7 @@ const rules: Readonly<Record<number, Rule>> = {
   1436: { code: 'data/too-complex', sqlstate: '54001', text: 'The request nests too deeply for the database' },
   1451: { code: 'data/conflict', sqlstate: '23503' },
   1452: { code: 'data/conflict', sqlstate: '23503' },
+  1441: invalid,
   1471: { code: 'data/read-only', sqlstate: '25006' },
   1644: { code: 'data/database-error', sqlstate: 'P0001' },
   1690: invalid,
@@ -98,9 +99,17 @@ const rules: Readonly<Record<number, Rule>> = {
   1927: { ...away, sqlstate: '57P01' },
   1969: timeout,
   3024: timeout,
+  // GeoJSON and its coordinates.
+  ...Object.fromEntries([3037, 3070, 3071, 3072, 3073, 3074, 3075, 3616, 3617].map((number) => [number, invalid])),
   3140: invalid,
+  3141: invalid,
+  3143: invalid,
+  3144: invalid,
+  3157: { code: 'data/too-complex', sqlstate: '54001', text: 'The JSON nests too deeply for the database' },
   3819: { code: 'data/constraint-violated', sqlstate: '23514' },
+  3988: invalid,
   4025: { code: 'data/constraint-violated', sqlstate: '23514' },
+  ...Object.fromEntries([4048, 4049, 4050, 4051, 4076, 4077].map((number) => [number, invalid])),
 }
 
 /** The connection's own failures have a word and no number. */
@@ -151,11 +160,18 @@ export function translateMysqlError(
 
 /** Foreign keys are told with their whole definition, which is more than the caller asked about. */
 function shownText(sqlstate: string, said: string): string {
-  // MySQL names the key with its table, MariaDB without.
-  if (sqlstate !== '23503') return said.replace(/for key '[^'.]+\.([^']+)'/, "for key '$1'")
+  if (sqlstate !== '23503') return withoutTable(said)
   return /parent row/.test(said)
     ? 'Other rows refer to this one by a foreign key'
     : 'A foreign key refers to a row that is not there'
+}
+
+/** MySQL names a key with its table and MariaDB without, of columns it is the other way round. */
+function withoutTable(said: string): string {
+  return said
+    .replace(/for key '[^'.]+\.([^']+)'/, "for key '$1'")
+    .replace(/`[^`]+`\.`[^`]+`\.`([^`]+)`/, "'$1'")
+    .replace(/ failed for `[^`]+`\.`[^`]+`/, ' failed')
 }
 
 function detailsOf(sqlstate: string, said: string): Record<string, string> {

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { Statement } from './statement.ts'
 
 /** How the text of a parameter becomes what the server reads. */
-export type Conversion = 'text' | 'boolean' | 'bytes' | 'moment' | 'keys'
+export type Conversion = 'text' | 'json' | 'boolean' | 'bytes' | 'moment' | 'keys'
 
 /** A column of a body, and what its value is in the statement: a mark, or a function of it. */
 export interface BodyColumn {

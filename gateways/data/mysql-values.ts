@@ -16,6 +16,9 @@ export function conversionOf(type: DatabaseType): Conversion {
       return 'boolean'
     case 'bytes':
       return 'bytes'
+    case 'json':
+    case 'geometry':
+      return 'json'
     case 'datetime':
     case 'timestamp':
       return 'moment'

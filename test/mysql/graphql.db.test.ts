@@ -91,6 +91,27 @@ t.test('filters on each type', async (t) => {
   }
 })
 
+t.test('a JSON value stays of its kind, be it a text that looks like another', async (t) => {
+  await sql.query('create table document (id int primary key auto_increment, j json)')
+  const values = ['1', 1, 'text', '{"a":1}', { a: 1 }, 'true', true, '', [1, '1', null], '"']
+  const create = 'mutation($j: JSON) { it: createPublicDocument(input: { j: $j }) { id j } }'
+  while ((await ask('{ publicDocument { id } }')).errors !== undefined);
+  for (const j of values) {
+    const { data, errors } = await ask(create, { j })
+    t.equal(errors, undefined, JSON.stringify(j))
+    t.strictSame(data.it.j, j)
+    const update = await ask(
+      'mutation($id: Int!, $j: JSON) { it: updatePublicDocument(input: { id: $id, j: $j }) { j } }',
+      { id: data.it.id, j },
+    )
+    t.strictSame(update.data?.it.j, j, `changed to ${JSON.stringify(j)}`)
+  }
+  for (const [index, j] of values.entries()) {
+    const { data } = await ask('query($j: JSON) { publicDocument(where: { j: { eq: $j } }) { id } }', { j })
+    t.same(data?.publicDocument, [{ id: index + 1 }], `found by ${JSON.stringify(j)}`)
+  }
+})
+
 t.test('one statement a field of the root, however deep', async (t) => {
   const selects = async () => {
     const [found] = await sql.query("show global status where variable_name in ('Com_select', 'Com_stmt_execute')")
