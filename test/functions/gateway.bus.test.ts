@@ -344,7 +344,7 @@ t.test(
     }
     await trigger('first')
     const large = `const text = "${'x'.repeat(20_000)}"; const handler = () => text.length`
-    for (let n = 0; n < 150; n++) await call('POST', '/deploy', { id: `f${n}`, code: large })
+    for (let n = 0; n < 120; n++) await call('POST', '/deploy', { id: `f${n}`, code: large })
     await trigger('last')
     // The consumer is made: what comes now is kept for the next worker.
     const worker = await place.worker()
@@ -371,6 +371,37 @@ t.test(
     for (const id of ['first', 'last']) t.same(await seen(id), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], id)
   },
 )
+
+t.test('what a deleted function kept is not there for the next one of its name', async (t) => {
+  const place = await platform(t)
+  const { call } = await place.gateway()
+  const worker = await place.worker()
+  const code = `export async function handler(data, { kv }) {
+    for (const key of data ?? []) await kv.put(key, 'mine')
+    return (await kv.list({})).keys.length }`
+  const keys = (n: number) => Array.from({ length: n }, (_, key) => `${key}`)
+  const kept = async (written?: readonly string[]) => (await call('POST', '/invoke/f', written ?? [])).body
+  let counted = 0
+  const counting = place.bus.connection.subscribe('$JS.API.STREAM.INFO.KV_functions', {
+    callback: () => {
+      counted += 1
+    },
+  })
+  await call('POST', '/deploy', { id: 'f', code })
+  t.equal(await kept(keys(40)), 40)
+  await place.bus.connection.flush()
+  counting.unsubscribe()
+  t.ok(counted > 0 && counted < 10, `its keys were asked for ${counted} times, and not with each new one`)
+  await worker.stop()
+  await call('DELETE', '/delete/f')
+  await call('POST', '/deploy', { id: 'f', code })
+  const next = await place.worker()
+  await until(async () => (await kept()) === 0)
+  t.equal(await kept(keys(3)), 3)
+  await next.stop()
+  await place.worker()
+  t.equal(await kept(), 3, 'what it keeps itself is left alone')
+})
 
 t.test('a gateway that is stopped answers the calls it has, and takes no more', async (t) => {
   const place = await platform(t)

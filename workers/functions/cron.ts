@@ -1,7 +1,9 @@
 import { Value } from 'typebox/value'
 import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import type { Delivery } from '../../bus/handle.ts'
 import { load } from '../../bus/load.ts'
+import { factsHeader } from '../../bus/message.ts'
 import { dueSubjects, eventSubject, unescapeToken } from '../../bus/subject.ts'
 import { setTimer } from '../../bus/timers.ts'
 import { nextTick } from '../../schemas/cron.ts'
@@ -28,7 +30,7 @@ export async function serveCron(
       stream,
       consumer: 'workers-functions-cron',
       subjects: ['evt.functions.function.*'],
-      handle: ({ subject }) => scheduleAll(bus, unescapeToken(subject.slice(subject.lastIndexOf('.') + 1))),
+      handle: (delivery) => follow(bus, delivery),
       onObservation,
     },
     signal,
@@ -56,10 +58,17 @@ async function current(bus: Bus, functionId: string): Promise<DeployedState | nu
   return known.stage === 'deployed' ? known : null
 }
 
+async function follow(bus: Bus, { subject, headers, at }: Delivery): Promise<void> {
+  const functionId = unescapeToken(subject.slice(subject.lastIndexOf('.') + 1))
+  // Another one may have its id already, and have kept something since.
+  if (headers.get(factsHeader).startsWith('functions.function.deleted@')) await functionKv(bus).clear(functionId, at)
+  await scheduleAll(bus, functionId)
+}
+
 /** By the newest state, whatever message is being handled; a timer that is there already is set to the same time again. */
 async function scheduleAll(bus: Bus, functionId: string): Promise<void> {
   const state = await current(bus, functionId)
-  if (state === null) return functionKv(bus).clear(functionId)
+  if (state === null) return
   for (const trigger of state.triggers) {
     if (isCron(trigger)) await scheduleNext(bus, functionId, trigger, state.triggersVersion, Date.now())
   }

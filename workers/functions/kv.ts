@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { asking, publish } from '../../bus/publish.ts'
 import { ownedKeySubject, ownedKeysSubject, unescapeToken } from '../../bus/subject.ts'
@@ -26,13 +27,15 @@ export interface FunctionKv {
     functionId: string,
     options: { readonly prefix?: string; readonly limit?: number; readonly cursor?: string },
   ): Promise<KeyPage>
-  /** Forgets everything of a function. */
-  clear(functionId: string): Promise<void>
+  /** Forgets what a function kept up to a time of the bus, epoch ms. */
+  clear(functionId: string, until: number): Promise<void>
 }
 
 const stream = `KV_${functionsBucket}`
 const maxKeyBytes = 512
 const maxKeys = 10_000
+const countedMs = 60_000
+const countedParts = 16
 const maxPage = 1_000
 
 export function functionKv(bus: Bus): FunctionKv {
@@ -43,7 +46,17 @@ export function functionKv(bus: Bus): FunctionKv {
     return Object.keys(state.subjects ?? {}).map((subject) => keyOf(subject))
   }
   const last = (subject: string) => asking(bus, () => bus.manager.direct.getMessage(stream, { last_by_subj: subject }))
-  const purge = (filter: string) => asking(bus, () => bus.manager.streams.purge(stream, { filter }))
+  const purge = (what: { filter: string; seq?: number }) => asking(bus, () => bus.manager.streams.purge(stream, what))
+  /** New keys that each function may have before its keys are counted again. */
+  const room = new LRUCache<string, number>({ max: 10_000, ttl: countedMs })
+  const takeRoom = async (functionId: string) => {
+    const left = room.get(functionId) ?? (await roomOf(functionId))
+    if (left < 1) throw new KvRefused(`A function has at most ${maxKeys} keys`)
+    if (left === 1) room.delete(functionId)
+    else room.set(functionId, left - 1)
+  }
+  // A part of what is free: other workers count, too.
+  const roomOf = async (functionId: string) => Math.ceil((maxKeys - (await keysOf(functionId)).length) / countedParts)
   return {
     async get(functionId, key) {
       return (await last(subjectOf(functionId, key)))?.string() ?? null
@@ -51,14 +64,12 @@ export function functionKv(bus: Bus): FunctionKv {
     async put(functionId, key, json, ttlSeconds) {
       const subject = subjectOf(functionId, key)
       if (Buffer.byteLength(json) > maxValueBytes) throw new KvRefused(`A value has at most ${maxValueBytes} bytes`)
-      if ((await last(subject)) === null && (await keysOf(functionId)).length >= maxKeys) {
-        throw new KvRefused(`A function has at most ${maxKeys} keys`)
-      }
+      if ((await last(subject)) === null) await takeRoom(functionId)
       const headers = ttlSeconds === undefined ? {} : { 'Nats-TTL': `${wholeSeconds(ttlSeconds)}s` }
       await publish(bus, { subject, body: json, headers })
     },
     async delete(functionId, key) {
-      await purge(subjectOf(functionId, key))
+      await purge({ filter: subjectOf(functionId, key) })
     },
     async list(functionId, { prefix = '', limit = maxPage, cursor = '' }) {
       const size = Math.min(maxPage, Math.max(1, Math.trunc(limit)))
@@ -66,8 +77,11 @@ export function functionKv(bus: Bus): FunctionKv {
       const page = keys.slice(0, size)
       return { keys: page, cursor: keys.length > size ? (page.at(-1) ?? null) : null }
     },
-    async clear(functionId) {
-      await purge(ownedKeysSubject(functionsBucket, functionId))
+    async clear(functionId, until) {
+      const query = { start_time: new Date(until + 1) }
+      const after = await asking(bus, () => bus.manager.direct.getMessage(stream, query))
+      const filter = ownedKeysSubject(functionsBucket, functionId)
+      await purge(after === null ? { filter } : { filter, seq: after.seq })
     },
   }
 }
