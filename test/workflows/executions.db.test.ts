@@ -422,6 +422,18 @@ t.test('texts that no database holds', async (t) => {
   t.same(JSON.parse(execution.outputs), { said: 'I said Hello a\ufffdb' })
 })
 
+t.test('tasks of the longest names run inside of one another', async (t) => {
+  const name = (depth: number) => `t${depth}`.padEnd(100, 'x')
+  const nested = (depth: number, indent: string): string => {
+    if (depth === 8) return `${indent}- { name: ${name(8)}, type: util.log, properties: { message: x } }\n`
+    return `${indent}- name: ${name(depth)}\n${indent}  type: core.parallel\n${indent}  tasks:\n${nested(depth + 1, `${indent}    `)}`
+  }
+  const id = await execute(await save(`name: deep\ntasks:\n${nested(0, '  ')}`))
+  const { tasks } = await inStatus(id, ...ended)
+  t.equal(tasks.length, 9)
+  t.ok(tasks.every(({ status }: { status: string }) => status === 'SUCCESS'))
+})
+
 t.test('a trigger of the longest name starts its flow', async (t) => {
   const name = '毎'.repeat(100)
   const trigger = await ask('POST', '/triggers', { body: { flowId: three, type: 'manual', name } })
