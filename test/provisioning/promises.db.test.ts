@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -196,37 +196,50 @@ t.test('servers outlive their worker, and come back in order after the machine d
   t.equal((await p.call('DELETE', '/api/provision/shop?wait=60')).status, 200)
 })
 
-t.test('a maintenance window brings the newer minor version; one that does not start is taken back', async (t) => {
-  const account = unprivilegedAccount(tmpdir())
-  const [newest] = findAllPostgres('/usr/bin:/bin', account).sort((left, right) => right.major - left.major)
-  // The same program under other versions: what is tried is the way from one to the other.
-  const installations = [newest!]
-  const { call } = await platform(t, { postgres: async () => installations })
-  const made = await call('POST', '/api/provision?wait=60', shop)
-  t.equal(made.status, 201, JSON.stringify(made.body))
-  const { connectionUrl: url } = (await call('GET', '/api/provision/shop/credentials')).body
-  await query(url, 'create table kept as select 1 as id')
-  const { version } = made.body
-  const [newer, broken] = [`${version.major}.998`, `${version.major}.999`]
-  installations.push({ ...newest!, version: newer! })
-  const window = { window: '* * * * *', durationMinutes: 60, autoMinorVersionUpgrade: true }
-  t.equal((await call('PUT', '/api/provision/shop/maintenance-window', window)).status, 200)
-  await eventually(async () => {
-    const { body } = await call('GET', '/api/provision/shop')
-    if (body.version.running !== newer || body.status !== 'ACTIVE') throw new Error(JSON.stringify(body.operation))
-  })
-  await call('PUT', '/api/provision/shop/maintenance-window', { ...window, autoMinorVersionUpgrade: false })
-  t.same(await query(url, 'select id from kept'), [{ id: 1 }])
+t.test(
+  'a maintenance window brings the newer minor version; one that does not start is taken back, as is a major one',
+  async (t) => {
+    const account = unprivilegedAccount(tmpdir())
+    const all = findAllPostgres('/usr/bin:/bin', account)
+    const newest = all.find(({ tools }) => tools) ?? all[0]
+    // The same program under other versions: what is tried is the way from one to the other.
+    const installations = [newest!]
+    const { call, home } = await platform(t, { postgres: async () => installations })
+    const made = await call('POST', '/api/provision?wait=60', shop)
+    t.equal(made.status, 201, JSON.stringify(made.body))
+    const { connectionUrl: url } = (await call('GET', '/api/provision/shop/credentials')).body
+    await query(url, 'create table kept as select 1 as id')
+    const { version } = made.body
+    const [newer, broken] = [`${version.major}.998`, `${version.major}.999`]
+    installations.push({ ...newest!, version: newer! })
+    const window = { window: '* * * * *', durationMinutes: 60, autoMinorVersionUpgrade: true }
+    t.equal((await call('PUT', '/api/provision/shop/maintenance-window', window)).status, 200)
+    await eventually(async () => {
+      const { body } = await call('GET', '/api/provision/shop')
+      if (body.version.running !== newer || body.status !== 'ACTIVE') throw new Error(JSON.stringify(body.operation))
+    })
+    await call('PUT', '/api/provision/shop/maintenance-window', { ...window, autoMinorVersionUpgrade: false })
+    t.same(await query(url, 'select id from kept'), [{ id: 1 }])
 
-  const folder = mkdtempSync(join(tmpdir(), 'busbar-broken-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  writeFileSync(join(folder, 'postgres'), '#!/bin/sh\nexit 1\n')
-  for (const path of [folder, join(folder, 'postgres')]) chmodSync(path, 0o755)
-  installations.push({ ...newest!, version: broken!, binFolder: folder })
-  const failed = await call('POST', '/api/provision/shop/upgrade?wait=120', { version: broken })
-  t.equal(failed.body.code, 'provisioning/operation-failed', JSON.stringify(failed.body))
-  const after = (await call('GET', '/api/provision/shop')).body
-  t.match(after, { version: { running: newer }, operation: { type: 'UPGRADE', state: 'FAILED' } })
-  t.same(await eventually(() => query(url, 'select id from kept')), [{ id: 1 }], 'the old one runs again')
-  t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
-})
+    const folder = mkdtempSync(join(tmpdir(), 'busbar-broken-'))
+    t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+    writeFileSync(join(folder, 'postgres'), '#!/bin/sh\nexit 1\n')
+    writeFileSync(join(folder, 'initdb'), `#!/bin/sh\nexec '${newest!.binFolder}/initdb' "$@"\n`)
+    for (const path of [folder, join(folder, 'postgres'), join(folder, 'initdb')]) chmodSync(path, 0o755)
+    const next = newest!.major + 1
+    installations.push(
+      { ...newest!, version: broken!, binFolder: folder },
+      { version: `${next}.1`, major: next, tools: false, binFolder: folder },
+    )
+    for (const wanted of [broken!, `${next}`]) {
+      const failed = await call('POST', '/api/provision/shop/upgrade?wait=120', { version: wanted })
+      t.ok(failed.status >= 400, JSON.stringify(failed.body))
+      const after = (await call('GET', '/api/provision/shop')).body
+      t.match(after, { version: { running: newer }, operation: { type: 'UPGRADE', state: 'FAILED' } })
+      t.same(await eventually(() => query(url, 'select id from kept')), [{ id: 1 }], 'the old one runs again')
+      const members = readdirSync(join(home, 'instances', made.body.id, 'members'))
+      t.strictSame(members, ['m1'], 'and nothing of the new one is left')
+    }
+    t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
+  },
+)
