@@ -221,7 +221,7 @@ export class Advance {
     let failed = false
     for (const task of tasks) failed = this.#task(prefix + task.name, task) === 'failed' || failed
     const stops = failed && onFailure !== 'continue'
-    if (stops && onFailure === 'cancel') for (const task of tasks) this.#cancel(prefix + task.name)
+    if (stops && onFailure === 'cancel') for (const task of tasks) this.#cancel(prefix + task.name, task)
     let live = this.#liveOf(prefix, tasks)
     for (let again = true; again; ) {
       again = false
@@ -365,6 +365,11 @@ export class Advance {
     const outcome = this.#block(prefix, tasks, Number.POSITIVE_INFINITY, 'cancel')
     if (outcome === 'live') return 'live'
     const failed = outcome === 'failed'
+    if (!failed && tasks.some((task) => this.#run(prefix + task.name)?.status === 'cancelled')) {
+      // Somebody died while it was being cancelled.
+      this.#cancelIteration(key, index)
+      return 'failed'
+    }
     const outputs: Record<string, Value> = {}
     let failure: Failure | undefined
     for (const task of tasks) {
@@ -425,12 +430,14 @@ export class Advance {
     this.emit(TaskFailed.of({ run: key, attempt, task: task.name, failure, startedAt: firstAt, at: now, retryAt }))
   }
 
-  #cancel(key: string): void {
+  /** From the outside in: when only some of it gets stored, the rest can be seen to be due, and nothing looks as if it were through. */
+  #cancel(key: string, { blocks }: TaskPlan): void {
     const run = this.#run(key)
-    if (run === undefined || !isLive(run)) return
+    if (run === undefined) return
+    if (isLive(run)) this.emit(TaskCancelled.of({ run: key, at: this.#around.now }))
+    if (Object.keys(blocks).length === 0) return
     this.#cancelUnder(childPrefix(key))
     this.#cancelUnder(`${key}[`)
-    this.emit(TaskCancelled.of({ run: key, at: this.#around.now }))
   }
 
   #cancelUnder(prefix: string): void {
