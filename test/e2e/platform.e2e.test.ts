@@ -6,19 +6,22 @@ import { freePort } from '../../ops/local/child.ts'
 import { ownPlace, startBusbar } from '../support/command.ts'
 import { testPostgres } from '../support/servers.ts'
 
-t.setTimeout(180_000)
+t.setTimeout(300_000)
 
 interface Place {
   readonly args: readonly string[]
   readonly api: string
   readonly graphql: string
+  readonly workflows: string
+  readonly functions: string
 }
 
 async function place(t: Pick<Test, 'teardown'>): Promise<Place> {
   const { args } = await ownPlace(t)
   const port = (service: string) => args.find((arg) => arg.startsWith(`--gateway.${service}.port=`))?.split('=')[1]
   const graphql = `http://127.0.0.1:${port('graphql')}/graphql`
-  return { args, api: `http://127.0.0.1:${port('rest')}/api/v1`, graphql }
+  const [workflows, functions] = [`http://127.0.0.1:${port('workflows')}`, `http://127.0.0.1:${port('functions')}`]
+  return { args, api: `http://127.0.0.1:${port('rest')}/api/v1`, graphql, workflows, functions }
 }
 
 /** What a change stream sends, until the events are the wanted number. */
@@ -57,7 +60,7 @@ const post = (url: string, body: object) =>
   fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
 
 t.test('npm start: a whole backend on the sample database, and again on the same folder', async (t) => {
-  const { args, api, graphql } = await place(t)
+  const { args, api, graphql, workflows, functions } = await place(t)
   const first = startBusbar(['up', ...args])
   await first.printed('Busbar runs')
   await first.printed('Your own database')
@@ -98,6 +101,41 @@ t.test('npm start: a whole backend on the sample database, and again on the same
     tail.process.kill('SIGINT')
     await tail.finished
   })
+
+  await t.test(
+    'a row that is written starts a flow, which calls a function, and its end is in the read models',
+    async (t) => {
+      const code = 'export const handler = ({ name }) => ({ greeting: `Seen: ${name}` })'
+      t.equal((await post(`${functions}/deploy`, { id: 'greet', code })).status, 201)
+      const yamlContent = `name: on-genre
+inputs:
+  name: { type: string }
+tasks:
+  - name: ask
+    type: http.request
+    properties: { url: '${functions}/invoke/greet', method: POST, body: { name: '{{ inputs.name }}' } }
+outputs: { said: '{{ outputs.ask.body.greeting }}' }
+triggers:
+  - name: rows
+    type: change
+    table: genre
+    operations: [INSERT]
+    inputs: { name: '{{ trigger.change.data.name }}' }
+`
+      const saved = await post(`${workflows}/api/v1/flows`, { name: 'on-genre', namespace: 'default', yamlContent })
+      t.equal(saved.status, 201, await saved.clone().text())
+      const { id } = (await saved.json()) as { id: string }
+      let ended: { id: string; outputs: string; trigger: { type: string } }[] = []
+      while (ended.length === 0) {
+        // The scheduler follows the changes from a moment on that nobody can know.
+        await post(`${api}/genre`, { name: 'Western' })
+        await new Promise((resolve) => setTimeout(resolve, 300))
+        ended = await (await fetch(`${workflows}/api/v1/executions?flowId=${id}&status=SUCCESS`)).json()
+      }
+      t.match(ended, [{ outputs: JSON.stringify({ said: 'Seen: Western' }) }])
+      t.match(await startBusbar(['audit', 'verify', ...args]).finished, { code: 0 })
+    },
+  )
 
   await post(`${api}/genre`, { name: 'Road movie' })
   first.process.kill('SIGINT')
