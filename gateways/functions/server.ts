@@ -13,7 +13,7 @@ import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
 import { createHttpServer } from '../http/server.ts'
 import { openCallDesk } from './calls.ts'
-import { functionCors } from './cors.ts'
+import { corsHeaders, functionCors } from './cors.ts'
 import { deployRoutes } from './deploy.ts'
 import { answerDirectly } from './direct-calls.ts'
 import { envRoutes } from './env.ts'
@@ -152,6 +152,7 @@ async function createApp(service: FunctionService, options: FunctionGatewayOptio
     maxBodyBytes,
     corsOrigins,
     cors: (created) => functionCors(created, corsOrigins),
+    malformedHeaders: corsHeaders,
     errorBody: ({ code, text }) => JSON.stringify({ error: code === 'http/not-found' ? 'Not found' : text }),
     onFault: (fault) => onObservation({ type: 'request-fault', ...fault }),
   })

@@ -14,6 +14,8 @@ export interface HttpServerOptions {
   readonly cors?: (app: FastifyInstance) => void
   /** The body of a failure in place of ours, JSON. */
   readonly errorBody?: typeof errorBody
+  /** On replies to what is no request that a route or hook could see. Default none. */
+  readonly malformedHeaders?: readonly (readonly [name: string, value: string])[]
   /** Called with every failure that is a fault of ours, never with a caller's mistake. */
   readonly onFault: (fault: { readonly requestId: string; readonly route: string; readonly error: unknown }) => void
 }
@@ -41,7 +43,7 @@ const maxParamLength = 4096
  * JSON bodies arrive as the bytes the client sent (`Buffer`): the services read numbers without losing digits.
  */
 export async function createHttpServer(options: HttpServerOptions): Promise<FastifyInstance> {
-  const { errorBody: body = errorBody } = options
+  const { errorBody: body = errorBody, malformedHeaders = [] } = options
   const app = fastify({
     logger: false,
     bodyLimit: options.maxBodyBytes,
@@ -53,9 +55,10 @@ export async function createHttpServer(options: HttpServerOptions): Promise<Fast
       const failure = failureOf(error)
       const answer = reply as FastifyReply
       if (failure.fault) options.onFault({ requestId: request.id, route: request.method, error })
+      for (const [name, value] of malformedHeaders) void answer.header(name, value)
       void answer.code(failure.status).header('X-Request-Id', request.id).type(jsonType).send(body(failure, request.id))
     },
-    clientErrorHandler: refuseMalformedRequest,
+    clientErrorHandler: (error, socket) => refuseMalformedRequest(error, socket, { body, malformedHeaders }),
     routerOptions: { maxParamLength, ignoreTrailingSlash: true, querystringParser: () => ({}) },
   })
   app.removeAllContentTypeParsers()
@@ -89,10 +92,16 @@ function corsOptions(origins: readonly string[]): FastifyCorsOptions {
   return { origin: corsOrigin(origins), methods, exposedHeaders, maxAge: 600 }
 }
 
+interface Malformed {
+  readonly body: typeof errorBody
+  readonly malformedHeaders: readonly (readonly [name: string, value: string])[]
+}
+
 /** Bytes that are not HTTP never reach a route; they still get the one error shape. */
 function refuseMalformedRequest(
   error: Error & { readonly code?: string; readonly rawPacket?: unknown },
   socket: Socket,
+  { body: bodyOf, malformedHeaders }: Malformed,
 ): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
@@ -100,12 +109,13 @@ function refuseMalformedRequest(
   }
   const tooLarge = error.code === 'HPE_HEADER_OVERFLOW'
   const text = tooLarge ? 'The URL and headers are larger than the limit' : 'This is not a well-formed HTTP/1.1 request'
-  const body = errorBody({ code: 'http/bad-request', text }, randomUUID())
+  const body = bodyOf({ code: 'http/bad-request', text }, randomUUID())
   const head = [
     tooLarge ? 'HTTP/1.1 431 Request Header Fields Too Large' : 'HTTP/1.1 400 Bad Request',
     `Content-Length: ${Buffer.byteLength(body)}`,
     `Content-Type: ${jsonType}`,
     'Connection: close',
+    ...malformedHeaders.map(([name, value]) => `${name}: ${value}`),
   ]
   const { rawPacket } = error
   const bodiless = Buffer.isBuffer(rawPacket) && rawPacket.subarray(0, 5).toString('latin1') === 'HEAD '

@@ -1,3 +1,5 @@
+import { connect } from 'node:net'
+import { text as readAll } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createParser } from 'eventsource-parser'
 import t from 'tap'
@@ -98,7 +100,7 @@ t.test('the routes of the specification', async (t) => {
 })
 
 t.test('what is not usable is refused by name', async (t) => {
-  const { call } = await (await platform(t)).gateway()
+  const { call, url } = await (await platform(t)).gateway()
   const code = echo
   const refused: readonly (readonly [unknown, number, RegExp])[] = [
     [{}, 400, /^Missing id or code$/],
@@ -151,6 +153,21 @@ t.test('what is not usable is refused by name', async (t) => {
     t.equal(answer.status, status, `${method} ${path}`)
     t.match(answer.body, { error: text })
     t.equal(answer.headers.get('access-control-allow-origin'), '*')
+  }
+  const { hostname, port } = new URL(url)
+  const raw: readonly (readonly [string, number, RegExp])[] = [
+    ['GARBAGE\r\n\r\n', 400, /well-formed/],
+    [`GET /health HTTP/1.1\r\nHost: x\r\nX: ${'a'.repeat(20_000)}\r\n\r\n`, 431, /larger than the limit/],
+    ['POST /invoke/%ZZ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n', 400, /percent escape/],
+  ]
+  for (const [bytes, status, text] of raw) {
+    const socket = connect(Number(port), hostname, () => socket.write(bytes))
+    const answer = await readAll(socket)
+    t.match(answer, new RegExp(`^HTTP/1.1 ${status} `), bytes.slice(0, 20))
+    t.match(answer, /access-control-allow-origin: \*/i)
+    const body = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))) as object
+    t.match(body, { error: text })
+    t.same(Object.keys(body), ['error'])
   }
 })
 
