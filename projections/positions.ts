@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Bus } from '../bus/connect.ts'
+import { asking } from '../bus/publish.ts'
 import { projectedSubject } from '../bus/subject.ts'
 import { type Projection, schemaOf } from './projector.ts'
 
@@ -64,6 +65,35 @@ export function openPositions(bus: Bus, database: pg.Pool, projection: Projectio
       for (const each of [...waiting]) each.end(false)
     },
   }
+}
+
+export interface Lag {
+  readonly stream: string
+  /** That are not folded yet. */
+  readonly messages: number
+  /** Age of the first of them; 0 when there is none. */
+  readonly seconds: number
+}
+
+/** How far the tables of a projection are behind its streams. @throws when the database or the bus is away, or the tables are not there. */
+export async function projectionLag(
+  { bus, database, now }: { readonly bus: Bus; readonly database: pg.Pool; readonly now: () => number },
+  projection: Projection,
+): Promise<readonly Lag[]> {
+  return await Promise.all(
+    projection.streams.map(async (stream) => {
+      const sequence = (await current(database, projection, stream)) ?? 0
+      const { state } = await asking(bus, () => bus.manager.streams.info(stream))
+      const caughtUp = { stream, messages: 0, seconds: 0 }
+      if (state.last_seq <= sequence) return caughtUp
+      const query = { seq: sequence + 1, next_by_subj: '>' }
+      const next = await asking(bus, () => bus.manager.direct.getMessage(stream, query))
+      // The last ones were taken away.
+      if (next === null) return caughtUp
+      const seconds = Math.max(0, (now() - next.time.getTime()) / 1_000)
+      return { stream, messages: state.last_seq - next.seq + 1, seconds }
+    }),
+  )
 }
 
 async function current(database: pg.Pool, projection: Projection, stream: string): Promise<number | null> {

@@ -1,25 +1,23 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { FastifyInstance } from 'fastify'
 import { asking } from '../../bus/publish.ts'
-import { countByStatus, countTasksByStatus } from '../../projections/workflows/executions-read.ts'
+import { projectionLag } from '../../projections/positions.ts'
+import {
+  countByStatus,
+  type Durations,
+  durationBounds,
+  type EndedTotals,
+  executionTotals,
+  taskTotals,
+} from '../../projections/workflows/metrics-read.ts'
+import { workflowProjection } from '../../projections/workflows/projection.ts'
+import { histogramSamples, type Metric, metricText, samplesBy } from './metrics-text.ts'
 import type { WorkflowService } from './service.ts'
-
-interface Sample {
-  readonly labels: Readonly<Record<string, string>>
-  readonly value: number
-}
-
-interface Metric {
-  readonly name: string
-  readonly help: string
-  readonly type: 'gauge' | 'counter'
-  readonly samples: readonly Sample[]
-}
 
 /** Streams whose consumers do the engine's work. */
 const workStreams = ['EVT_EXECUTIONS', 'COMMANDS', 'TASKS', 'TIMERS'] as const
 /** Counting is not repeated for every scraper. */
-const keptMs = 5_000
+const keptMs = 15_000
 const statuses = ['QUEUED', 'RUNNING', 'PAUSED', 'SUCCESS', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const
 
 /** `GET /metrics`, also below `/api/v1`: how much there is to do and what was done. Source: Prometheus text format 0.0.4. */
@@ -41,38 +39,88 @@ export function metricsRoutes(app: FastifyInstance, service: WorkflowService): v
   for (const prefix of ['', '/api/v1']) {
     app.get(`${prefix}/metrics`, { config: { role: 'public' } }, async (_request, reply) => {
       const metrics = [...(await counts()), ...processMetrics(delays.percentile(99) / 1e9)]
-      return reply.type('text/plain; version=0.0.4; charset=utf-8').send(metrics.map(written).join(''))
+      return reply.type('text/plain; version=0.0.4; charset=utf-8').send(metrics.map(metricText).join(''))
     })
   }
 }
 
-async function count({ bus, database, plugins }: WorkflowService): Promise<readonly Metric[]> {
-  const [executions, tasks, lag] = await Promise.all([
-    countByStatus(database),
-    countTasksByStatus(database),
+async function count(service: WorkflowService): Promise<readonly Metric[]> {
+  const { bus, database, plugins } = service
+  const [executions, tasks, lag, dead, ended] = await Promise.all([
+    countByStatus(database, 'executions'),
+    countByStatus(database, 'task_runs'),
     consumerLag(bus),
+    asking(bus, () => bus.manager.streams.info('DEAD')),
+    endedMetrics(service),
   ])
   const byStatus = Object.fromEntries(statuses.map((status) => [status, 0]))
   return [
-    {
-      name: 'busbar_workflows_executions',
-      help: 'Executions by status',
-      type: 'gauge',
-      samples: samples('status', { ...byStatus, ...executions }),
-    },
-    { name: 'busbar_workflows_tasks', help: 'Task runs by status', type: 'gauge', samples: samples('status', tasks) },
-    { name: 'busbar_workflows_consumer_lag', help: 'Messages that wait for a consumer', type: 'gauge', samples: lag },
-    {
-      name: 'busbar_workflows_plugins',
-      help: 'Plugins that workers offer',
-      type: 'gauge',
-      samples: [{ labels: {}, value: plugins.all().length }],
-    },
+    gauge('busbar_workflows_executions', 'Executions by status', samplesBy('status', { ...byStatus, ...executions })),
+    gauge('busbar_workflows_tasks', 'Task runs by status', samplesBy('status', tasks)),
+    ...ended,
+    gauge('busbar_workflows_consumer_lag', 'Messages that wait for a consumer', lag),
+    ...(await projectionMetrics(service)),
+    gauge('busbar_dead_letters', 'Messages of the whole platform that were given up on', one(dead.state.messages)),
+    gauge('busbar_workflows_plugins', 'Plugins that workers offer', one(plugins.all().length)),
   ]
 }
 
-async function consumerLag(bus: WorkflowService['bus']): Promise<readonly Sample[]> {
-  const lag: Sample[] = []
+/** How many have ended so far, and how long they took. */
+async function endedMetrics({ database }: WorkflowService): Promise<readonly Metric[]> {
+  const [executions, tasks] = await Promise.all([executionTotals(database), taskTotals(database)])
+  const histogram = (name: string, help: string, of: readonly EndedTotals[], label: 'status' | 'type'): Metric => {
+    const samples = [...Map.groupBy(of, (each) => each[label])].flatMap(([value, totals]) =>
+      histogramSamples({ [label]: value }, durationBounds, sumOf(totals)),
+    )
+    return { name, help, type: 'histogram', samples }
+  }
+  const ran = tasks.filter(({ status }) => status === 'SUCCESS' || status === 'FAILED')
+  return [
+    {
+      name: 'busbar_workflows_executions_total',
+      help: 'Executions that have ended',
+      type: 'counter',
+      samples: executions.map(({ status, total }) => ({ labels: { status }, value: total })),
+    },
+    {
+      name: 'busbar_workflows_tasks_total',
+      help: 'Task runs that have ended',
+      type: 'counter',
+      samples: tasks.map(({ type, status, total }) => ({ labels: { type, status }, value: total })),
+    },
+    histogram('busbar_workflows_execution_duration_seconds', 'From the start to the end', executions, 'status'),
+    histogram('busbar_workflows_task_duration_seconds', 'From the start to the end, by plugin', ran, 'type'),
+  ]
+}
+
+function sumOf(totals: readonly Durations[]): Durations {
+  const sum = (of: (each: Durations) => number) => totals.reduce((total, each) => total + of(each), 0)
+  return {
+    counts: durationBounds.map((_, index) => sum(({ counts }) => counts[index] ?? 0)),
+    count: sum(({ count }) => count),
+    sumSeconds: sum(({ sumSeconds }) => sumSeconds),
+  }
+}
+
+async function projectionMetrics(service: WorkflowService): Promise<readonly Metric[]> {
+  const lags = await projectionLag(service, workflowProjection)
+  const by = (of: 'messages' | 'seconds') => lags.map(({ stream, [of]: value }) => ({ labels: { stream }, value }))
+  return [
+    gauge('busbar_workflows_projection_lag_messages', 'Messages that the read models do not hold', by('messages')),
+    gauge('busbar_workflows_projection_lag_seconds', 'Age of the first of them', by('seconds')),
+  ]
+}
+
+function gauge(name: string, help: string, samples: Metric['samples']): Metric {
+  return { name, help, type: 'gauge', samples }
+}
+
+function one(value: number): Metric['samples'] {
+  return [{ labels: {}, value }]
+}
+
+async function consumerLag(bus: WorkflowService['bus']): Promise<Metric['samples']> {
+  const lag: Metric['samples'][number][] = []
   for (const stream of workStreams) {
     await asking(bus, async () => {
       for await (const { name, num_pending, config } of bus.manager.consumers.list(stream)) {
@@ -84,36 +132,16 @@ async function consumerLag(bus: WorkflowService['bus']): Promise<readonly Sample
 }
 
 function processMetrics(eventLoopP99: number): readonly Metric[] {
-  const gauge = (name: string, help: string, value: number): Metric => {
-    return { name, help, type: 'gauge', samples: [{ labels: {}, value }] }
-  }
   const { user, system } = process.cpuUsage()
-  const cpu = 'User and system processor time'
   return [
     {
       name: 'process_cpu_seconds_total',
-      help: cpu,
+      help: 'User and system processor time',
       type: 'counter',
-      samples: [{ labels: {}, value: (user + system) / 1e6 }],
+      samples: one((user + system) / 1e6),
     },
-    gauge('process_resident_memory_bytes', 'Resident memory', process.memoryUsage.rss()),
-    gauge('process_start_time_seconds', 'Start, seconds since 1970', Date.now() / 1000 - process.uptime()),
-    gauge('nodejs_eventloop_lag_p99_seconds', '99th percentile of the event loop lag', eventLoopP99),
+    gauge('process_resident_memory_bytes', 'Resident memory', one(process.memoryUsage.rss())),
+    gauge('process_start_time_seconds', 'Start, seconds since 1970', one(Date.now() / 1000 - process.uptime())),
+    gauge('nodejs_eventloop_lag_p99_seconds', '99th percentile of the event loop lag', one(eventLoopP99)),
   ]
-}
-
-function samples(label: string, counts: Readonly<Record<string, number>>): readonly Sample[] {
-  return Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }))
-}
-
-function written({ name, help, type, samples }: Metric): string {
-  const lines = samples.map(({ labels, value }) => {
-    const pairs = Object.entries(labels).map(([key, text]) => `${key}="${text.replace(/[\\"\n]/g, escaped)}"`)
-    return `${name}${pairs.length === 0 ? '' : `{${pairs.join(',')}}`} ${value}\n`
-  })
-  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`
-}
-
-function escaped(character: string): string {
-  return character === '\n' ? '\\n' : `\\${character}`
 }

@@ -12,14 +12,15 @@ import {
 } from './openapi-parts.ts'
 
 const state = { type: 'string', enum: ['ok', 'away'] }
-const readiness = object({ status: text, database: state, bus: state })
+const projection = { type: 'string', enum: ['ok', 'away', 'behind'] }
+const readiness = object({ status: text, database: state, bus: state, projection })
 const health: Operation = {
   summary: 'The process answers',
   responses: { 200: json('It does', object({ status: text })) },
 }
 const ready: Operation = {
-  summary: 'It reaches the database and the bus',
-  responses: { 200: json('Both', readiness), 503: json('Not both', readiness) },
+  summary: 'It reaches the database and the bus, and the read models follow',
+  responses: { 200: json('All of it', readiness), 503: json('Not all of it', readiness) },
 }
 const metrics: Operation = {
   summary: 'Metrics for Prometheus',

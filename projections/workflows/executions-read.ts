@@ -159,22 +159,6 @@ export async function findTask(database: pg.Pool, id: string, run: string): Prom
   return rows[0] ?? null
 }
 
-/** How many there are by status, for metrics. */
-export async function countByStatus(database: pg.Pool): Promise<Readonly<Record<string, number>>> {
-  const { rows } = await database.query(
-    `select status, count(*)::integer as n from ${schema}.executions group by status`,
-  )
-  return Object.fromEntries(rows.map(({ status, n }) => [status, n]))
-}
-
-/** How many task runs there are by status, for metrics. */
-export async function countTasksByStatus(database: pg.Pool): Promise<Readonly<Record<string, number>>> {
-  const { rows } = await database.query(
-    `select status, count(*)::integer as n from ${schema}.task_runs group by status`,
-  )
-  return Object.fromEntries(rows.map(({ status, n }) => [status, n]))
-}
-
 function conditions(filter: ExecutionFilter): { readonly where: string; readonly values: unknown[] } {
   const values: unknown[] = []
   const parts: string[] = []

@@ -282,13 +282,28 @@ t.test('flows over HTTP', async (t) => {
       t.match(await ask('GET', `${prefix}/healthz`), { status: 200, json: { status: 'ok' } })
       t.match(await ask('GET', `${prefix}/readyz`), {
         status: 200,
-        json: { status: 'ready', database: 'ok', bus: 'ok' },
+        json: { status: 'ready', database: 'ok', bus: 'ok', projection: 'ok' },
       })
       const { text, headers } = await ask('GET', `${prefix}/metrics`)
       t.match(headers.get('content-type'), /^text\/plain; version=0\.0\.4/)
       t.match(text, /^busbar_workflows_executions\{status="SUCCESS"\} [1-9]/m)
       t.match(text, /^busbar_workflows_tasks\{status="\w+"\} [1-9]/m)
       t.match(text, /^busbar_workflows_consumer_lag\{stream="COMMANDS",consumer="[\w-]+"\} \d/m)
+      for (const line of [
+        /^# TYPE busbar_workflows_executions_total counter$/m,
+        /^busbar_workflows_executions_total\{status="SUCCESS"\} [1-9]/m,
+        /^busbar_workflows_tasks_total\{type="util.log",status="SUCCESS"\} [1-9]/m,
+        /^# TYPE busbar_workflows_execution_duration_seconds histogram$/m,
+        /^busbar_workflows_execution_duration_seconds_bucket\{status="SUCCESS",le="0.01"\} \d/m,
+        /^busbar_workflows_execution_duration_seconds_bucket\{status="SUCCESS",le="\+Inf"\} [1-9]/m,
+        /^busbar_workflows_task_duration_seconds_count\{type="util.log"\} [1-9]/m,
+        /^busbar_workflows_task_duration_seconds_sum\{type="util.log"\} [\d.e-]+$/m,
+        /^busbar_workflows_projection_lag_messages\{stream="EVT_EXECUTIONS"\} \d+$/m,
+        /^busbar_workflows_projection_lag_seconds\{stream="EVT_WORKFLOWS"\} [\d.]+$/m,
+        /^busbar_dead_letters 0$/m,
+      ]) {
+        t.match(text, line)
+      }
       t.match(text, /^process_resident_memory_bytes \d+$/m)
     }
     t.match(await ask('PATCH', api('/flows')), { status: 405 })

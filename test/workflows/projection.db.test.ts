@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import fastify from 'fastify'
 import pg from 'pg'
 import t from 'tap'
 import { append } from '../../bus/append.ts'
@@ -8,7 +9,8 @@ import { listDead } from '../../bus/dead.ts'
 import { publish } from '../../bus/publish.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
-import { openPositions } from '../../projections/positions.ts'
+import { healthRoutes } from '../../gateways/workflows/health.ts'
+import { openPositions, projectionLag } from '../../projections/positions.ts'
 import { type ProjectionObservation, schemaOf, startProjector } from '../../projections/projector.ts'
 import { type ApprovalStatus, findApproval, listApprovals } from '../../projections/workflows/approvals-read.ts'
 import {
@@ -322,6 +324,31 @@ t.test('read models of executions', async (t) => {
     t.match(rows, [{ id: 'large', durationMs: 30 * 86_400_000, inputs: told, trigger: { type: 'webhook', id: 't1' } }])
     t.same(Object.keys(rows[0]!.trigger).sort(), ['id', 'sizeBytes', 'truncated', 'type'])
     t.match(await findExecution(database, 'large'), { inputs, trigger: { body: inputs } })
+  })
+
+  t.test('what is not folded is told, and after a minute nothing is ready', async (t) => {
+    await projector.stop()
+    const { events } = execution
+    const subject = eventSubject('executions', 'execution', 'late')
+    const message = { id: randomUUID(), facts: begin('late', flow([])).facts }
+    const stored = await append(bus, { stream: 'EVT_EXECUTIONS', subject, expectedSequence: 0, events, message })
+    const after = (ms: number) => ({ bus, database, now: () => Date.now() + ms })
+    const readiness = async (ms: number) => {
+      const app = fastify()
+      healthRoutes(app, after(ms))
+      const answer = await app.inject('/readyz')
+      await app.close()
+      return { code: answer.statusCode, ...answer.json() }
+    }
+    const lag = async () => (await projectionLag(after(120_000), workflowProjection))[1]!
+    t.match(await lag(), { stream: 'EVT_EXECUTIONS', messages: 1 })
+    t.ok((await lag()).seconds >= 119)
+    t.match(await readiness(0), { code: 200, status: 'ready', projection: 'ok' })
+    t.match(await readiness(120_000), { code: 503, status: 'not-ready', projection: 'behind', database: 'ok' })
+    projector = startProjector({ bus, connection, projection: workflowProjection, onObservation })
+    t.equal(await positions.passed('EVT_EXECUTIONS', stored.sequence, 10_000), true)
+    t.match(await lag(), { messages: 0, seconds: 0 })
+    t.match(await readiness(120_000), { code: 200, projection: 'ok' })
   })
 
   t.test('a bus that was killed is followed again', async (t) => {
