@@ -43,6 +43,13 @@ t.test('names of log segments', async (t) => {
   t.strictSame(missingSegments(run(1, 2, 3), 16 * mib), [])
   t.strictSame(missingSegments(run(1, 3, 6), 16 * mib), run(2, 4))
   t.strictSame(missingSegments([...run(1, 2), '000000020000000000000002'], 16 * mib), [], 'a timeline may end anywhere')
+  const next = ['000000020000000000000003', '000000020000000000000004']
+  t.strictSame(missingSegments([...run(1, 2), ...next], 16 * mib), [])
+  t.strictSame(
+    missingSegments([...run(1, 2), next[1]!], 16 * mib),
+    run(3),
+    'but nothing is missing where the next begins',
+  )
 })
 
 t.test('times to restore to', async (t) => {

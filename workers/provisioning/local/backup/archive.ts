@@ -155,13 +155,20 @@ export function archivedSegments(folder: string): readonly string[] {
   return existsSync(folder) ? readdirSync(folder).filter(isSegment).sort() : []
 }
 
-/** The first segment missing after each run of one timeline. A timeline may end anywhere: its successor begins there. */
+/**
+ * The first segment missing after each run of one timeline. A timeline may end anywhere: its successor begins there, with the same
+ * segment or, where that one was full, the next.
+ */
 export function missingSegments(segments: readonly string[], segmentBytes: number): readonly string[] {
   return segments.flatMap((segment, index) => {
     const following = segments[index + 1]
-    if (following === undefined || following.slice(0, 8) !== segment.slice(0, 8)) return []
+    if (following === undefined) return []
     const expected = nextSegment(segment, segmentBytes)
-    return following === expected ? [] : [expected]
+    const whole =
+      following.slice(0, 8) === segment.slice(0, 8)
+        ? following === expected
+        : positionOf(following) <= positionOf(expected)
+    return whole ? [] : [expected]
   })
 }
 

@@ -155,7 +155,10 @@ async function setPasswords(client: Client, { into, passwords = {} }: RestoreReq
 function requireWholeLog({ backup, logFolders }: RestoreRequest): void {
   const segments = [...new Set(logFolders.flatMap(archivedSegments))].sort()
   const needed = segments.filter((segment) => positionOf(segment) >= positionOf(backup.beginWal))
-  const [missing] = missingSegments(needed, backup.segmentBytes)
+  const [first] = needed
+  // The backup has the log up to the middle of its last segment.
+  const late = first !== undefined && positionOf(first) > positionOf(backup.endWal)
+  const missing = late ? backup.endWal : missingSegments(needed, backup.segmentBytes)[0]
   if (missing === undefined) return
   throw new CareFailure('failed', 'The archived write-ahead log has a hole: only times before it can be restored.', {
     status: 422,
