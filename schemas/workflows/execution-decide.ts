@@ -136,11 +136,19 @@ function acceptChild(plan: FlowPlan, advance: Advance, command: Child, now: numb
   advance.emit(TaskFailed.of({ ...detail, failure, retryAt }))
 }
 
+const tasksByName = new WeakMap<FlowPlan, ReadonlyMap<string, TaskPlan>>()
+
 /** The plan of a run. @throws {Error} when the flow has no such task, which a pinned flow cannot bring about. */
 export function findTask(plan: FlowPlan, { task: name }: Pick<Run, 'task'>): TaskPlan {
   if (name === outputsTask.name) return outputsTask
-  for (const task of tasksOf(plan.tasks, plan.errors, plan.finally)) if (task.name === name) return task
-  throw new Error(`The flow has no task ${name}`)
+  let byName = tasksByName.get(plan)
+  if (byName === undefined) {
+    byName = new Map([...tasksOf(plan.tasks, plan.errors, plan.finally)].map((task) => [task.name, task]))
+    tasksByName.set(plan, byName)
+  }
+  const task = byName.get(name)
+  if (task === undefined) throw new Error(`The flow has no task ${name}`)
+  return task
 }
 
 /** A task that must not run twice is claimed before it runs: empty when this attempt is claimed by somebody. */

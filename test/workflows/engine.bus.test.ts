@@ -4,14 +4,16 @@ import t from 'tap'
 import { Type } from 'typebox'
 import { type Bus, connectBus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
-import { load } from '../../bus/load.ts'
+import { load, readMessage, readPage } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
+import { taskKv } from '../../workers/workflows/kv.ts'
 import { definePlugin, type Plugin, TaskFailure, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { foreach } from '../../workers/workflows/plugins/core/foreach.ts'
 import { choose } from '../../workers/workflows/plugins/core/if.ts'
 import { log } from '../../workers/workflows/plugins/core/log.ts'
 import { parallel } from '../../workers/workflows/plugins/core/parallel.ts'
@@ -50,7 +52,9 @@ const flaky = definePlugin({
   },
 })
 
-const plugins = new Map<string, Plugin>([log, choose, echo, flaky, parallel].map((each) => [each.manifest.id, each]))
+const plugins = new Map<string, Plugin>(
+  [log, choose, echo, flaky, parallel, foreach].map((each) => [each.manifest.id, each]),
+)
 
 async function engineOf(bus: Bus) {
   return await startWorkflowEngine({
@@ -82,8 +86,8 @@ async function run(bus: Bus, flowId: string, inputs: Record<string, unknown> = {
 async function ended(bus: Bus, executionId: string) {
   const place = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
   for (let tries = 0; tries < 1_000; tries++) {
-    const { state } = await load(bus, execution, place)
-    if (isEnded(state.stage)) return state
+    const state = bus.connected ? (await load(bus, execution, place)).state : null
+    if (state !== null && isEnded(state.stage)) return state
     await sleep(10)
   }
   const { state } = await load(bus, execution, place)
@@ -148,4 +152,102 @@ t.test('the engine', async (t) => {
     const state = await ended(bus, await run(bus, await save(bus, plan([all]))))
     t.match(state, { stage: 'success', runs: { all: { attempt: 3 } } })
   })
+  t.test('decides on more at a time than fits into a message', async (t) => {
+    const wide = Array.from({ length: 1_200 }, (_, index) => task(`t${index}`, { properties: { message: 'x' } }))
+    const each = task('each', {
+      type: 'core.foreach',
+      properties: { items: 700, concurrency: 700 },
+      blocks: { tasks: [task('a', { properties: { message: 'x' } })] },
+    })
+    for (const tasks of [wide, [each]]) {
+      const state = await ended(bus, await run(bus, await save(bus, plan(tasks))))
+      t.equal(state.stage, 'success')
+      t.equal(Object.keys(state.executed).length, tasks === wide ? 1_200 : 2)
+    }
+  })
+
+  t.test('carries the state of a long loop now and then, so that it need not be read from the beginning', async (t) => {
+    const under = [task('a', { type: 'test.echo', properties: { value: `{{ item }} ${'x'.repeat(200)}` } })]
+    const each = task('each', {
+      type: 'core.foreach',
+      properties: { items: 300, concurrency: 20 },
+      blocks: { tasks: under },
+    })
+    const executionId = await run(bus, await save(bus, plan([each])))
+    const state = await ended(bus, executionId)
+    t.equal(state.stage, 'success')
+    const { results } = state.runs.each!.loop!
+    t.same(
+      results.map((result) => Number.parseInt((result!.a as { json: { value: string } }).json.value, 10)),
+      results.map((_, index) => index),
+    )
+    const sizes: number[] = []
+    const query = { seq: 1, next_by_subj: eventSubject('executions', 'execution', executionId), batch: 1_000 }
+    for (const stored of await readPage(bus, 'EVT_EXECUTIONS', query)) {
+      const message = await readMessage(bus, execution.events, stored)
+      sizes.push(message.state === undefined ? 0 : JSON.stringify(message.state).length)
+    }
+    const large = sizes.filter((size) => size > 16 * 1024)
+    t.ok(large.length > 0 && large.length < sizes.length / 5, `${large.length} of ${sizes.length}`)
+  })
+})
+
+t.test('a bus that dies while a task runs is waited for, and the task is not run again', async (t) => {
+  const nats = await testNats(t)
+  const bus = await connectBus({ url: nats.url, name: 'test' })
+  await reconcileStreams(bus, streamSpecs())
+  const running = new Map<string, PromiseWithResolvers<void>>()
+  const ran: string[] = []
+  const slow = (id: string, effect: 'idempotent' | 'once') =>
+    definePlugin({
+      id,
+      name: id,
+      category: 'Custom',
+      description: 'Gives much, when it is told to.',
+      input: Type.Object({ name: Type.String() }),
+      output: Type.Object({ text: Type.String() }),
+      example: '',
+      effect,
+      async run({ input: { name }, services }) {
+        ran.push(name)
+        await running.get(name)!.promise
+        const found = await services.kv.get('default', 'a-key')
+        return { text: 'x'.repeat(40_000), found: found?.value }
+      },
+    })
+  const slowly = [slow('test.slow', 'idempotent'), slow('test.once', 'once')]
+  const kv = taskKv(bus)
+  const engine = await startWorkflowEngine({
+    bus,
+    plugins: new Map([...slowly, ...plugins.values()].map((each) => [each.manifest.id, each])),
+    services: { kv } as unknown as TaskServices,
+    credential: async () => null,
+    kv: async (namespace, key) => (await kv.get(namespace, key))?.value ?? null,
+    onObservation: () => undefined,
+  })
+  t.teardown(async () => {
+    await engine.stop()
+    await bus.close()
+  })
+  await kv.put('default', 'a-key', 'a value')
+  // The first runs beside the decisions, the others come from the queue.
+  const names = ['a', 'b', 'c']
+  for (const name of names) running.set(name, Promise.withResolvers())
+  const tasks = names.map((name) =>
+    task(name, { type: name === 'c' ? 'test.once' : 'test.slow', properties: { name } }),
+  )
+  const last = task('last', {
+    type: 'test.echo',
+    needs: ['a', 'b', 'c'],
+    properties: { value: '{{ outputs.b.text }}' },
+  })
+  const executionId = await run(bus, await save(bus, plan([...tasks, last])))
+  while (ran.length < names.length) await sleep(10)
+  await nats.kill()
+  for (const { resolve } of running.values()) resolve()
+  await sleep(1_500)
+  await nats.restart()
+  const state = await ended(bus, executionId)
+  t.match(state, { stage: 'success', failure: null, runs: { a: { attempt: 1 }, c: { attempt: 1 } } })
+  t.same(ran.sort(), names)
 })

@@ -75,6 +75,19 @@ async function iterationOf(state: ExecutionState, chain: readonly Iteration[], s
 /** By name: tasks of the innermost iteration hide those of the same name further out. */
 function outputsFor(state: ExecutionState, chain: readonly Iteration[], { read }: ScopeSources): Lookup {
   const prefixes = ['', ...chain.map(({ prefix }) => prefix)]
+  let keys: ReadonlyMap<string, string> | null = null
+  return new Lookup(async (task) => {
+    // There can be many, and most templates name none.
+    keys ??= keysByTask(state, prefixes)
+    const run = state.runs[keys.get(task) ?? '']
+    if (run === undefined || task === '') return null
+    const own = run.outputs === null ? {} : await read(run.outputs)
+    if (run.loop === null) return own
+    return { ...(own as object), iterations: await Promise.all(run.loop.results.map((each) => readAll(each, read))) }
+  })
+}
+
+function keysByTask(state: ExecutionState, prefixes: readonly string[]): ReadonlyMap<string, string> {
   const keys = new Map<string, string>()
   for (const [key, run] of Object.entries(state.runs)) {
     if (key === '' || !prefixes.includes(key.slice(0, key.lastIndexOf('].') + 1 ? key.lastIndexOf('].') + 2 : 0)))
@@ -82,13 +95,7 @@ function outputsFor(state: ExecutionState, chain: readonly Iteration[], { read }
     const known = keys.get(run.task)
     if (known === undefined || key.length > known.length) keys.set(run.task, key)
   }
-  return new Lookup(async (task) => {
-    const run = state.runs[keys.get(task) ?? '']
-    if (run === undefined || task === '') return null
-    const own = run.outputs === null ? {} : await read(run.outputs)
-    if (run.loop === null) return own
-    return { ...(own as object), iterations: await Promise.all(run.loop.results.map((each) => readAll(each, read))) }
-  })
+  return keys
 }
 
 async function readAll(values: Readonly<Record<string, Value>> | null, read: ScopeSources['read']) {
