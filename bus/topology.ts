@@ -96,6 +96,8 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
       name: 'INVOCATIONS',
       subjects: ['invocation.>'],
       retention: RetentionPolicy.Workqueue,
+      max_bytes: 4 * 1024 ** 3,
+      discard: DiscardPolicy.New,
       max_msg_size: maxCallBytes,
     }),
     stream(options, {

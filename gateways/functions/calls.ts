@@ -44,6 +44,7 @@ export interface CallDesk {
 const silenceMs = 5 * noteMs
 /** How long a call may wait for a worker on top of its own time. */
 const queueMs = 10_000
+const maxLookPauseMs = 3_000
 const drainStepMs = 20
 const nothing = new Uint8Array()
 
@@ -198,8 +199,12 @@ class Desk implements CallDesk {
 
   #looked(call: PendingCall | undefined, waiting: boolean): void {
     if (call === undefined || performance.now() - call.aliveAt < silenceMs) return
-    if (waiting) call.missing = false
-    else if (!call.missing) call.missing = true
+    if (waiting) {
+      call.missing = false
+      // Where many wait, they are looked up ever less often.
+      const now = performance.now()
+      call.aliveAt = now + Math.min(maxLookPauseMs, (now - call.startedAt) / 2)
+    } else if (!call.missing) call.missing = true
     else if (call.idempotent && !call.resent) this.#sendAgain(call)
     else this.#fail(call, 'host-died')
   }

@@ -1,14 +1,18 @@
+import { JetStreamApiError } from '@nats-io/jetstream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { BusUnavailable } from '../../bus/connect.ts'
 import { newId } from '../../bus/message.ts'
 import { asking, publish } from '../../bus/publish.ts'
 import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
-import { Rejected } from '../../schemas/failure.ts'
+import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { type Call, callHeader, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
 import { faultAnswer } from './answer.ts'
 import { callBody, callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
 
+/** The code of the server for a stream that takes no more. */
+const streamFull = 10077
 const idPattern = /^[A-Za-z0-9_-]{1,64}$/
 
 /** `Prefer: respond-async`: answered when the call is stored, done at least once. Source: RFC 7240. */
@@ -20,17 +24,27 @@ export async function acceptInvocation(
 ) {
   const id = newId()
   const call: Call = { id, ...target, at: Date.now(), ...callRequest(request.raw) }
-  await publish(bus, {
-    subject: invocationSubject(id),
-    body: callBody(request),
-    headers: { 'Nats-Msg-Id': id, [callHeader]: JSON.stringify(call) },
-  })
+  try {
+    await publish(bus, {
+      subject: invocationSubject(id),
+      body: callBody(request),
+      headers: { 'Nats-Msg-Id': id, [callHeader]: JSON.stringify(call) },
+    })
+  } catch (error) {
+    if (!isFull(error)) throw error
+    throw new Unavailable('functions/unavailable', 'As many asynchronous calls as may be are waiting', { cause: error })
+  }
   const url = `/invocations/${id}`
   return reply
     .code(202)
     .header('Location', url)
     .header('Preference-Applied', 'respond-async')
     .send({ id, status: 'pending', url })
+}
+
+function isFull(error: unknown): boolean {
+  const cause = error instanceof BusUnavailable ? error.cause : undefined
+  return cause instanceof JetStreamApiError && cause.code === streamFull
 }
 
 /** What became of an asynchronous invocation. */

@@ -3,6 +3,11 @@ import { text as readAll } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createParser } from 'eventsource-parser'
 import t from 'tap'
+import { counterValue } from '../../bus/counters.ts'
+import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { openCallDesk } from '../../gateways/functions/calls.ts'
+import { callsCounter } from '../../schemas/functions/last-call.ts'
+import { callTallies } from '../../workers/functions/counters.ts'
 import { platform } from './platform.ts'
 
 t.setTimeout(120_000)
@@ -388,6 +393,53 @@ t.test(
     for (const id of ['first', 'last']) t.same(await seen(id), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], id)
   },
 )
+
+t.test('asynchronous calls that nobody runs fill their stream, and then are refused', async (t) => {
+  const place = await platform(t)
+  const { call } = await place.gateway()
+  await call('POST', '/deploy', { id: 'f', code: echo })
+  const spec = streamSpecs().find(({ name }) => name === 'INVOCATIONS')
+  t.match(spec, { max_bytes: 4 * 1024 ** 3, discard: 'new' })
+  await place.bus.manager.streams.update('INVOCATIONS', { max_bytes: 200_000 })
+  const send = () => call('POST', '/invoke/f', 'x'.repeat(50_000), { Prefer: 'respond-async' })
+  t.match(await send(), { status: 202 })
+  let last = await send()
+  while (last.status === 202) last = await send()
+  t.match(last, { status: 503, body: { error: 'As many asynchronous calls as may be are waiting' } })
+  t.ok(last.headers.get('retry-after'))
+})
+
+t.test('sums that could not be written are written later, also when nobody calls', async (t) => {
+  const { bus } = await platform(t)
+  let failures = 0
+  const tallies = await callTallies(bus, () => {
+    failures += 1
+  })
+  t.teardown(() => tallies.close())
+  await bus.manager.streams.delete('COUNTERS')
+  tallies.count('f', 1)
+  await until(async () => failures > 0)
+  await sleep(1_200)
+  await reconcileStreams(bus, streamSpecs())
+  await until(async () => (await counterValue(bus, callsCounter('f', 1))) === 1)
+})
+
+t.test('calls that wait for a worker are looked up now and then, not all the time', async (t) => {
+  const { bus } = await platform(t)
+  let looked = 0
+  bus.connection.subscribe('$JS.API.DIRECT.GET.CALLS.>', {
+    callback: () => {
+      looked += 1
+    },
+  })
+  const desk = openCallDesk(bus, { timeoutMs: 30_000, maxCalls: 10 })
+  const target = { fn: 'f', rev: 1, seq: 1, env: 0, envSeq: null }
+  const waiting = desk.call(target, { method: 'POST', path: '/', query: {}, headers: {} }, Buffer.from('1'))
+  await sleep(7_000)
+  desk.close()
+  await waiting
+  t.ok(looked > 0 && looked < 6, `it was looked up ${looked} times`)
+})
 
 t.test('what a deleted function kept is not there for the next one of its name', async (t) => {
   const place = await platform(t)

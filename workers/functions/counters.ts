@@ -36,6 +36,8 @@ export async function callTallies(
     if (tally.calls > 0) counters.add(callsCounter(functionId, tally.revision), tally.calls)
     tally.calls = 0
   }
+  /** Sums that could not be written wait in the counters. */
+  let failed = false
   let flushing: Promise<void> = Promise.resolve()
   const write = async () => {
     const batch = called
@@ -50,6 +52,7 @@ export async function callTallies(
       }
     })
     const failure = (await Promise.allSettled([counters.flush(), ...times])).find(({ status }) => status === 'rejected')
+    failed = failure !== undefined
     if (failure !== undefined) throw (failure as PromiseRejectedResult).reason
   }
   const flush = (): Promise<void> => {
@@ -57,7 +60,7 @@ export async function callTallies(
     return flushing
   }
   const timer = setInterval(() => {
-    if (called.size === 0) return
+    if (called.size === 0 && !failed) return
     flush().catch((error: unknown) => onObservation({ type: 'counters-not-flushed', waiting: called.size, error }))
   }, flushMs)
   return {
