@@ -111,7 +111,8 @@ export async function dropDead(bus: Bus, sequence: number): Promise<void> {
   await asking(bus, () => bus.manager.streams.deleteMessage(stream, sequence))
 }
 
-async function readDead(bus: Bus, sequence: number): Promise<DeadLetter> {
+/** One letter. @throws {DeadLetterRefused} when there is none; {BusUnavailable} */
+export async function readDead(bus: Bus, sequence: number): Promise<DeadLetter> {
   const stored = await asking(bus, () => bus.manager.direct.getMessage(stream, { seq: sequence }))
   if (stored === null) throw new DeadLetterRefused(`There is no dead letter ${sequence}`)
   return letterOf(stored)

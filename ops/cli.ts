@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import { Command, CommanderError, Option } from 'commander'
 import { listCatalog, shownCatalog } from './catalog.ts'
 import { configReference } from './config-reference.ts'
+import { deadCommands } from './dead-commands.ts'
 import { doctor } from './doctor.ts'
 import { tailEvents } from './events-tail.ts'
 import { describe } from './explain.ts'
@@ -124,6 +125,7 @@ examples(
   ],
 )
 
+deadCommands(program, settings)
 userCommands(program, settings)
 auditCommands(program, settings)
 
