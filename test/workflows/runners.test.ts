@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { environment } from '../../schemas/config/environment.ts'
@@ -232,6 +233,20 @@ t.test('Kubernetes', async (t) => {
     })
     t.match(cluster.asked.at(-1), /^DELETE \/apis\/batch\/v1\/namespaces\/shop\/jobs\/busbar-/)
     cluster.objects.set = set
+  })
+  t.test('one that an attempt before has left is gone on with, unless it has failed', async (t) => {
+    const path = `/apis/batch/v1/namespaces/shop/jobs/busbar-${createHash('sha256').update('trial/task').digest('hex').slice(0, 32)}`
+    for (const [exitCode, removals] of [
+      [0, 1],
+      [1, 2],
+    ] as const) {
+      cluster.job = { exitCode, log: 'told\n' }
+      cluster.asked.length = 0
+      cluster.objects.set(path, { ...job('left'), metadata: { name: 'left', namespace: 'shop' } })
+      cluster.asked.push(`GET ${path}`)
+      await inCluster({ script: 'x', exitCodes: [exitCode] })
+      t.equal(cluster.asked.filter((each) => each === `DELETE ${path}`).length, removals)
+    }
   })
   t.test('a cancelled one is taken away too', async (t) => {
     cluster.job = null

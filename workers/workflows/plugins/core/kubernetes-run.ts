@@ -43,7 +43,10 @@ export async function runInCluster(task: TaskRun<ScriptInput>, language: ScriptL
   const jobs = kubernetes.wait ? applied.filter(({ kind }) => kind === 'Job').map(placeOf) : []
   const ownPlace = own === null ? null : { namespace: kubernetes.namespace, name: own.metadata.name }
   try {
-    if (own !== null) await cluster.apply(own)
+    if (own !== null && ownPlace !== null) {
+      await withoutFailed(cluster, ownPlace)
+      await cluster.apply(own)
+    }
     const ended = await ends(cluster, [...jobs, ...(ownPlace === null ? [] : [ownPlace])], task)
     return { ended, objects: applied.map(told) }
   } finally {
@@ -51,6 +54,16 @@ export async function runInCluster(task: TaskRun<ScriptInput>, language: ScriptL
     if (ownPlace !== null) await takeAway({ ...task, signal: AbortSignal.timeout(removeMs) }, kubernetes, ownPlace)
     signal.throwIfAborted()
   }
+}
+
+/** One of an attempt before that has failed would be the end of this one too; one that still runs is gone on with. */
+async function withoutFailed(cluster: Cluster, { namespace, name }: Job): Promise<void> {
+  const before = await cluster.job(namespace, name).catch((error: TaskFailure) => {
+    if (error.kind === 'refused') return null
+    throw error
+  })
+  const isFailed = before?.status?.conditions?.some(({ type, status }) => type === 'Failed' && status === 'True')
+  if (isFailed === true) await cluster.removeJob(namespace, name)
 }
 
 function isRun({ script, command, image }: ScriptInput): boolean {
