@@ -18,6 +18,11 @@ const pingMs = 500
 /** Part of the memory at which a host ends idle isolates. */
 const shedAt = 0.6
 const shedPauseMs = 2_000
+/** Part of the memory at which others take the place of a host: its functions, each within its limits, are too many together. */
+const relieveAt = 0.75
+/** One that is nearly full with fewer has something else the matter with it. */
+const relieveIsolates = 4
+const relievedShedPauseMs = 500
 /** How long a host that must end may go on for the calls it has. */
 const drainMs = 10_000
 
@@ -34,6 +39,8 @@ export class HostFleet {
   readonly #shedAt = new Map<HostProcess, number>()
   /** Functions that left something in a host which only its end removes. */
   readonly #doomedBy = new Map<HostProcess, string>()
+  /** Hosts that were too full: they end when their calls have. */
+  readonly #relieved = new Set<HostProcess>()
   readonly #pinging: NodeJS.Timeout
   #stopped = false
 
@@ -80,16 +87,27 @@ export class HostFleet {
   /** Ends those that must end and have no calls; has those that are nearly full make room, and ends those that are. */
   watch(hasCalls: (host: HostProcess) => boolean): void {
     for (const host of this.#doomedBy.keys()) if (!hasCalls(host)) host.kill('doomed')
+    for (const host of this.#relieved) if (host.isolates === 0 && !hasCalls(host)) host.kill('relieved')
     const now = performance.now()
-    const { hostMemoryMb } = this.#options
     for (const host of this.#all) {
-      const memoryMb = host.memoryMb()
-      if (memoryMb > hostMemoryMb) host.kill('memory')
-      else if (memoryMb > hostMemoryMb * shedAt && now - (this.#shedAt.get(host) ?? 0) > shedPauseMs) {
+      const full = host.memoryMb() / this.#options.hostMemoryMb
+      if (full > 1) host.kill('memory')
+      else if (full > relieveAt) this.#relieve(host)
+      const pauseMs = full > relieveAt || this.#relieved.has(host) ? relievedShedPauseMs : shedPauseMs
+      const sheds = full > shedAt || this.#relieved.has(host)
+      if (sheds && now - (this.#shedAt.get(host) ?? 0) > pauseMs) {
         this.#shedAt.set(host, now)
         host.send(toHost.shed, 0)
       }
     }
+  }
+
+  /** Not too many at a time: what they hold is memory of the machine. */
+  #relieve(host: HostProcess): void {
+    if (!this.#shared.includes(host) || host.isolates < relieveIsolates) return
+    if (this.#relieved.size >= Math.max(2, this.#options.hosts)) return
+    this.#relieved.add(host)
+    this.#replace(host)
   }
 
   async stop(): Promise<void> {
@@ -116,6 +134,7 @@ export class HostFleet {
   #exited(host: HostProcess, exit: HostExit): void {
     this.#all.delete(host)
     this.#shedAt.delete(host)
+    this.#relieved.delete(host)
     const doomedBy = this.#doomedBy.get(host) ?? null
     this.#doomedBy.delete(host)
     this.#replace(host)

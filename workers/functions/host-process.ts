@@ -32,7 +32,7 @@ export interface HostExit {
   readonly lastWords: string
 }
 
-export type KillReason = 'unresponsive' | 'memory' | 'doomed' | 'stopped'
+export type KillReason = 'unresponsive' | 'memory' | 'doomed' | 'relieved' | 'stopped'
 
 /** Frames of a compromised host must not take this process's memory. */
 const maxFrameBytes = 64 * 1024 * 1024
