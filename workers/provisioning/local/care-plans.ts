@@ -1,3 +1,4 @@
+import type { Client } from 'pg'
 import { facts } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
 import { CareFailure } from './care-failure.ts'
@@ -9,7 +10,7 @@ import { applyParameters, checkParameters, restartWithParameters } from './param
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance, passwordContext } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
-import { withSession } from './postgres-session.ts'
+import { waitUntil, withSession } from './postgres-session.ts'
 import { shownSnapshot } from './shown-snapshot.ts'
 import { exportSnapshot } from './snapshots/postgres-snapshot.ts'
 import { listSnapshots } from './snapshots/snapshot-record.ts'
@@ -159,23 +160,31 @@ export function resizePlan(place: LocalPlace): Plan {
   return { steps: [resize], undo: [] }
 }
 
-const fullMark = 'default_transaction_read_only'
+/** Set while an instance is full. */
+export const readOnlyParameter = 'default_transaction_read_only'
+const reloadMs = 5_000
 
 /** Whether clients may write; those that ask for it may still make room. */
 export async function allowWrites(opened: PostgresInstance, allowed: boolean): Promise<void> {
-  await withSession(
-    opened.primary(),
-    async (client) => {
+  const session = <T>(work: (client: Client) => Promise<T>) =>
+    withSession(opened.primary(), work, { database: 'postgres' })
+  const isSo = () =>
+    session(async (client) => {
       const { rows } = await client.query<{ now: string }>(
-        `select reset_val as now from pg_settings where name = '${fullMark}'`,
+        `select reset_val as now from pg_settings where name = '${readOnlyParameter}'`,
       )
-      if ((rows[0]?.now === 'on') === !allowed) return
-      await client.query('set default_transaction_read_only = off')
-      await client.query(allowed ? `alter system reset ${fullMark}` : `alter system set ${fullMark} = on`)
-      await client.query('select pg_reload_conf()')
-    },
-    { database: 'postgres' },
-  )
+      return (rows[0]?.now === 'on') === !allowed
+    })
+  if (await isSo()) return
+  await session(async (client) => {
+    await client.query('set default_transaction_read_only = off')
+    await client.query(
+      allowed ? `alter system reset ${readOnlyParameter}` : `alter system set ${readOnlyParameter} = on`,
+    )
+    await client.query('select pg_reload_conf()')
+  })
+  // The next session is told by a process that has still to read it.
+  await waitUntil(isSo, { timeoutMs: reloadMs, message: 'The server does not take over its settings.' })
 }
 
 export function snapshotPlan(place: LocalPlace): Plan {

@@ -5,7 +5,7 @@ import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
 import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
-import { allowWrites } from './care-plans.ts'
+import { allowWrites, readOnlyParameter } from './care-plans.ts'
 import { setSynchronous } from './create.ts'
 import { hasData, isStandby } from './members.ts'
 import type { Look } from './metrics/metrics.ts'
@@ -35,14 +35,15 @@ const againMs = 60_000
 /** How an instance is, by asking its servers. */
 export async function observe(place: LocalPlace, instance: Instance, watched: Watched): Promise<Observed> {
   const opened = await openPostgres(place, instance)
-  let streaming: readonly string[]
+  let asked: Asked
   try {
-    streaming = await streamingStandbys(opened)
+    asked = await ask(opened)
   } catch (error) {
     return await silentPrimary(opened, instance, error as Error)
   }
-  const full = await seeToStorage(opened, instance, watched.diskBytes)
+  const full = await seeToStorage(opened, instance, watched.diskBytes, asked)
   if (full !== null) return full
+  const { streaming } = asked
   if (tiers[instance.tier].synchronous) await setSynchronous(opened, instance, streaming.length)
   const missing = opened.standbys.filter(({ name }) => !streaming.includes(name)).map(({ name }) => name)
   for (const name of [...watched.missingSince.keys()]) if (!missing.includes(name)) watched.missingSince.delete(name)
@@ -72,10 +73,12 @@ async function seeToStorage(
   opened: PostgresInstance,
   instance: Instance,
   diskBytes: number | null,
+  { readOnly }: Asked,
 ): Promise<Observed | null> {
   const reason = await storageProblem(opened.folders.root, instance, diskBytes)
   if (reason === null) {
-    if (instance.health === 'STORAGE_FULL') await allowWrites(opened, true)
+    // Whatever its state was since: a server that went down full comes back read-only.
+    if (readOnly) await allowWrites(opened, true)
     return null
   }
   // A disk that is full to the last byte has no room for the setting either: then the server refuses by itself.
@@ -83,8 +86,14 @@ async function seeToStorage(
   return { health: 'STORAGE_FULL', reason }
 }
 
+interface Asked {
+  /** Names of the standbys that get what is written. */
+  readonly streaming: readonly string[]
+  readonly readOnly: boolean
+}
+
 /** Asked quickly, in a session of its own: a server that hangs takes a connection and says nothing. */
-async function streamingStandbys(opened: PostgresInstance): Promise<readonly string[]> {
+async function ask(opened: PostgresInstance): Promise<Asked> {
   const { port, superuser } = opened.primary()
   const client = new pg.Client({
     host: '127.0.0.1',
@@ -99,10 +108,11 @@ async function streamingStandbys(opened: PostgresInstance): Promise<readonly str
   client.on('error', () => undefined)
   try {
     await client.connect()
-    const { rows } = await client.query<{ name: string }>(
-      "select application_name as name from pg_stat_replication where state = 'streaming'",
+    const { rows } = await client.query<{ streaming: readonly string[]; closed: string }>(
+      `select current_setting('${readOnlyParameter}') as closed,
+        array(select application_name from pg_stat_replication where state = 'streaming') as streaming`,
     )
-    return rows.map(({ name }) => name)
+    return { streaming: rows[0]!.streaming, readOnly: rows[0]!.closed === 'on' }
   } finally {
     // Not waited for: one that hangs does not say goodbye.
     void client.end().catch(() => undefined)
@@ -134,7 +144,7 @@ async function silentPrimary(opened: PostgresInstance, instance: Instance, error
 async function answersYet(opened: PostgresInstance): Promise<boolean> {
   for (let probe = 1; probe < silentProbes; probe++) {
     await sleep(probePauseMs)
-    const answered = await streamingStandbys(opened).then(
+    const answered = await ask(opened).then(
       () => true,
       () => false,
     )
