@@ -44,7 +44,8 @@ export function repeatRoutes(app: FastifyInstance, service: WorkflowService): vo
       throw new Rejected('workflows/execution-state', 'The execution has succeeded; restart or replay it instead')
     }
     const created = base(state)
-    return { plan: await pinnedFlow(service, created), created: { ...created, carried: finished(state) } }
+    const plan = await pinnedFlow(service, created)
+    return { plan, created: { ...created, carried: finished(state, plan) } }
   })
 
   // From any task on, with the flow as it was or as it is.
@@ -54,7 +55,7 @@ export function repeatRoutes(app: FastifyInstance, service: WorkflowService): vo
     if (body.fromTask === undefined) return { plan, created }
     const from = textField('fromTask', body.fromTask, { min: 1, max: 256 })
     const again = fromOn(plan, from)
-    const carried = finished(state)
+    const carried = finished(state, plan)
     for (const key of Object.keys(carried)) if (again.has(taskOf(key))) delete carried[key]
     return { plan, created: { ...created, carried } }
   })
@@ -96,20 +97,35 @@ async function chosenFlow(service: WorkflowService, state: ExecutionState, revis
   return { plan, created: { ...created, ...pinned, inputs, hasFinally: plan.finally.length > 0 } }
 }
 
-/** Task runs that need not be run again: what has succeeded or was skipped, but for what is inside of loops that have not. */
-function finished(state: ExecutionState): NonNullable<Created['carried']> {
+/**
+ * Task runs that need not be run again: what has succeeded or was skipped, but for what is inside of loops that have not. What deals
+ * with a failure or tidies up does so in each execution.
+ */
+function finished(state: ExecutionState, plan: FlowPlan): NonNullable<Created['carried']> {
   const carried: NonNullable<Created['carried']> = {}
+  const tasks = new Map([...tasksOf(plan.tasks)].map((task) => [task.name, task]))
+  const ends = new Set(
+    [...tasks.values()].flatMap(({ blocks }) => [...(blocks.errors ?? []), ...(blocks.finally ?? [])]),
+  )
+  const isEnd = new Set([...tasksOf([...ends])].map(({ name }) => name))
   for (const [key, run] of Object.entries(state.runs)) {
-    if (key === rootKey || key.startsWith('$') || key.includes('[') || !isThrough(run)) continue
-    const { status, outputs } = run
-    carried[key] = { status: status as 'success' | 'skipped', ...(outputs && { outputs }) }
+    if (key === rootKey || key.includes('[') || !isThrough(run)) continue
+    const task = tasks.get(run.task)
+    if (task === undefined || isEnd.has(run.task)) continue
+    const beside = key.slice(0, key.length - run.task.length)
+    // Skipped because of a failure: that may go well now.
+    const isDue = task.needs.some((need) => !isThrough(state.runs[beside + need]))
+    if (run.status === 'skipped' && isDue) continue
+    const { outputs, loop } = run
+    // What failed in it was allowed to; a hole is what nobody has come to.
+    const iterations = loop && Array.from(loop.results, (each) => each ?? null)
+    carried[key] = { status: run.status, ...(outputs && { outputs }), ...(iterations && { iterations }) }
   }
   return carried
 }
 
-function isThrough({ status, loop }: Run): boolean {
-  // What the iterations gave is not carried: a loop runs again as a whole.
-  return (status === 'success' || status === 'skipped') && loop === null
+function isThrough(run: Run | undefined): run is Run & { readonly status: 'success' | 'skipped' } {
+  return run?.status === 'success' || run?.status === 'skipped'
 }
 
 /** A task and all that comes behind it: what depends on it, what is in it, and what it is in. @throws {Rejected} when there is none. */

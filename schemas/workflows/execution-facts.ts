@@ -94,6 +94,8 @@ export type Opening = Static<typeof Opening>
 const Carried = Type.Object({
   status: Type.Union([Type.Literal('success'), Type.Literal('skipped')]),
   outputs: Type.Optional(Value),
+  /** Of a loop, by index: what the tasks of an iteration have given, by task. */
+  iterations: Type.Optional(Type.Array(Type.Union([Type.Record(text(), Value), Type.Null()]))),
 })
 
 const run = { run: text({ description: 'key of the task run: names and [iterations] from the outside in' }) }

@@ -237,11 +237,13 @@ export class Draft {
   #create(created: Created): void {
     this.state.stage = 'queued'
     this.state.created = created
-    for (const [key, { status, outputs }] of Object.entries(created.carried ?? {})) {
+    for (const [key, { status, outputs, iterations }] of Object.entries(created.carried ?? {})) {
       const task = key.slice(key.lastIndexOf('.') + 1)
       const run = newRun({ task, type: '', at: created.at, lease: null })
-      this.#put(key, { ...run, status, outputs: outputs ?? null })
+      const loop = iterations && { next: iterations.length, live: [], failed: 0, results: iterations }
+      this.#put(key, { ...run, status, outputs: outputs ?? null, loop: loop ?? null })
       if (status === 'success') this.#executed(task)
+      for (const results of iterations ?? []) for (const each of Object.keys(results ?? {})) this.#executed(each)
     }
   }
 

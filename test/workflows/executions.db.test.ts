@@ -264,6 +264,53 @@ tasks:
   t.equal((await ask('GET', '/approvals/nonsense')).status, 404)
 })
 
+t.test(
+  'a loop that is through is not run again, what tidies up is, and what was left out for a failure is',
+  async (t) => {
+    const called: string[] = []
+    let isUp = false
+    const server = createServer((request, response) => {
+      called.push(request.url!)
+      if (request.url === '/last' && !isUp) response.writeHead(400)
+      response.end('{}')
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    t.teardown(() => server.close())
+    const flow = await save(`name: goes-on
+inputs: { url: { type: string, required: true } }
+tasks:
+  - name: each
+    type: core.foreach
+    properties: { items: [1, 2, 3] }
+    tasks:
+      - { name: pay, type: http.request, properties: { url: '{{ inputs.url }}/pay/{{ item }}', method: POST } }
+  - name: both
+    type: core.parallel
+    properties: { onFailure: continue }
+    tasks:
+      - { name: last, type: http.request, properties: { url: '{{ inputs.url }}/last' } }
+      - { name: after, type: http.request, dependsOn: [last], properties: { url: '{{ inputs.url }}/after' } }
+    finally:
+      - { name: sweep, type: http.request, properties: { url: '{{ inputs.url }}/sweep' } }
+finally:
+  - { name: tidy, type: http.request, properties: { url: '{{ inputs.url }}/tidy' } }
+outputs:
+  paid: '{{ outputs.each.iterations | size }}'
+  first: '{{ outputs.each.iterations[0].pay.status_code }}'
+`)
+    const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const id = await execute(flow, { url: address })
+    await inStatus(id, 'FAILED')
+    t.same(called.splice(0), ['/pay/1', '/pay/2', '/pay/3', '/last', '/sweep', '/tidy'])
+    isUp = true
+    const { json } = await ask('POST', `/executions/${id}/retry`)
+    const { execution } = await inStatus(json.executionId, ...ended)
+    t.equal(execution.status, 'SUCCESS')
+    t.same(called, ['/last', '/after', '/sweep', '/tidy'])
+    t.match((await ask('GET', `/executions/${json.executionId}`)).json.execution.outputs, '"paid":3,"first":200')
+  },
+)
+
 t.test('what has failed is tried again from there, as another execution', async (t) => {
   const flow = await save(`name: breaks
 inputs: { url: { type: string, required: true } }
