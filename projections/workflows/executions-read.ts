@@ -69,13 +69,15 @@ const iso = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-
 
 const ownColumns = `
   id, flow_id as "flowId", flow_name as "flowName", namespace, revision, status, tasks_total as "tasksTotal",
-  tasks_executed as "tasksExecuted", failure, labels, actor, parent, origin,
+  tasks_executed as "tasksExecuted", labels, actor, parent, origin,
   ${iso('created_at')} as "createdAt", ${iso('started_at')} as "startedAt", ${iso('finished_at')} as "finishedAt",
   round(extract(epoch from finished_at - coalesce(started_at, created_at)) * 1000)::float8 as "durationMs"`
 
-const wholeColumns = `${ownColumns}, inputs, outputs, trigger`
+const wholeColumns = `${ownColumns}, inputs, outputs, failure, trigger`
 
 const listedColumns = `${ownColumns}, coalesce(brief_inputs, inputs) as inputs, coalesce(brief_trigger, trigger) as trigger,
+  case when length(failure->>'message') <= 4096 then failure
+    else jsonb_set(failure, '{message}', to_jsonb(left(failure->>'message', 4096) || '…')) end as failure,
   case when brief_outputs is null then outputs else jsonb_build_object('json', brief_outputs) end as outputs`
 
 const taskColumns = `

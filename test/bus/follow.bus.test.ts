@@ -57,7 +57,7 @@ t.test('followed aggregates', async (t) => {
   await server.kill()
   await server.restart()
   for (let sent = false; !sent; await sleep(20)) sent = await add('d', 7, 'back').then(Boolean, () => false)
-  t.equal(await follower.passed('back', 60_000), true, 'a server that comes back is followed on')
+  t.equal(await follower.passed('back', 10_000), true, 'a server that comes back is followed on')
   t.same(told.at(-1), ['d', 7])
 })
 

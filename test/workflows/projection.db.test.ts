@@ -324,6 +324,13 @@ t.test('read models of executions', async (t) => {
     t.match(rows, [{ id: 'large', durationMs: 30 * 86_400_000, inputs: told, trigger: { type: 'webhook', id: 't1' } }])
     t.same(Object.keys(rows[0]!.trigger).sort(), ['id', 'sizeBytes', 'truncated', 'type'])
     t.match(await findExecution(database, 'large'), { inputs, trigger: { body: inputs } })
+    const long = begin('long', flow([task('a')]))
+    const message = 'x'.repeat(9_000)
+    long.result('a', { kind: 'failure', failure: { message, kind: 'refused' } })
+    await store(long, 'long')
+    const [failed] = (await listExecutions(database, {}, { limit: 1 })).rows
+    t.equal(failed!.failure!.message, `${'x'.repeat(4_096)}…`)
+    t.equal((await findExecution(database, 'long'))!.failure!.message, message)
   })
 
   t.test('what is not folded is told, and after a minute nothing is ready', async (t) => {
