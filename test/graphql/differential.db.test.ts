@@ -5,6 +5,8 @@ import { differential, differentialOptions } from './differential.ts'
 import { testGateway } from './gateway.ts'
 import { labels, makeNet } from './net.ts'
 
+t.setTimeout(120_000)
+
 const { model, sql } = makeNet(seed, {
   sqlTypes: {
     int: 'integer',
@@ -26,4 +28,4 @@ const { model, sql } = makeNet(seed, {
 
 const type = `create type level as enum (${labels.map((label) => `'${label}'`).join(', ')})`
 const { ask } = await testGateway(t, { schemaSql: `${type};\n${sql}`, ...differentialOptions(model) })
-await differential(t, model, ask)
+await differential(t, model, ask, 12_000)

@@ -7,10 +7,6 @@ import type { Answer } from './gateway.ts'
 import { directions, type Given, Writer } from './operation-writer.ts'
 import { type Model, type ModelTable, Oracle, type Row } from './oracle.ts'
 
-/** Of each test; every run of the machine gets as far as it can. */
-const budgetMs = 12_000
-const options = { seed, interruptAfterTimeLimit: budgetMs, markInterruptAsFailure: false } as const
-
 type Ask = (query: string, variables?: object) => Promise<Answer>
 
 /** What the gateway must be started with, for the rows in memory to be paged as it pages. */
@@ -22,16 +18,22 @@ export function differentialOptions({ defaultPage, maxPage }: Pick<Model, 'defau
   }
 }
 
+/** How long each of the two tests may look; every run of the machine gets as far as it can. */
+const optionsOf = (budgetMs: number) =>
+  ({ seed, interruptAfterTimeLimit: budgetMs, markInterruptAsFailure: false }) as const
+type Options = ReturnType<typeof optionsOf>
+
 /** Random operations, answered by the gateway and by graphql-js over the same rows in memory, are the same; so are pages. */
-export async function differential(t: Test, model: Model, ask: Ask): Promise<void> {
+export async function differential(t: Test, model: Model, ask: Ask, budgetMs: number): Promise<void> {
+  const options = optionsOf(budgetMs)
   t.comment(`seed ${seed}`)
   const oracle = new Oracle(model)
   const schema = buildClientSchema((await ask(getIntrospectionQuery())).data)
   t.test('random operations answer what graphql-js answers over the same rows', (t) =>
-    randomOperations(t, model, ask, (document, variables) => expected(schema, oracle, document, variables)),
+    randomOperations(t, model, ask, options, (document, variables) => expected(schema, oracle, document, variables)),
   )
   t.test('cursors lead through every row once, forward and back, in the order of the list', (t) =>
-    walks(t, model, ask, oracle),
+    walks(t, model, ask, options, oracle),
   )
 }
 
@@ -39,6 +41,7 @@ async function randomOperations(
   t: Test,
   model: Model,
   ask: Ask,
+  options: Options,
   wantedOf: (document: string, variables: Given) => Promise<unknown>,
 ): Promise<void> {
   let operations = 0
@@ -76,7 +79,7 @@ async function expected(schema: GraphQLSchema, oracle: Oracle, document: string,
   return result.data
 }
 
-async function walks(t: Test, model: Model, ask: Ask, oracle: Oracle): Promise<void> {
+async function walks(t: Test, model: Model, ask: Ask, options: Options, oracle: Oracle): Promise<void> {
   let count = 0
   const property = fc.asyncProperty(fc.gen(), async (g) => {
     const writer = new Writer(g, model)

@@ -24,4 +24,4 @@ const { model, sql } = makeNet(seed, {
 })
 
 const { ask } = await testMysqlGateway(t, { schemaSql: sql, ...differentialOptions(model) })
-await differential(t, model, ask)
+await differential(t, model, ask, 7_000)
