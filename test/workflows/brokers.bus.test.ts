@@ -116,7 +116,7 @@ t.test('MQTT', async (t) => {
       )
       t.match(refused, { kind: 'refused', message: /\((5|135)\)/ })
       t.match(refused, failure('refused'))
-    t.notMatch(`${refused.message} ${refused.cause?.message}`, /hidden-word/)
+      t.notMatch(`${refused.message} ${refused.cause?.message}`, /hidden-word/)
     }
   })
   t.test('TLS', async (t) => {

@@ -122,7 +122,9 @@ t.test('null is what is not given: it may be left out or said, but where a prope
   t.same(check('transform.hash', { text: 'abc', key: null, file: null }), [])
   t.match((await tryPlugin(hash, { text: 'abc', key: null, file: null })).outputs, { digest: /^ba7816bf/ })
   t.match(check('transform.hash', { text: 1.5, algorithm: null }), [/algorithm must be/])
-  t.match(check('smtp.send', { url: null, from: 'a@b', to: ['c@d'], subject: 's' }), [/url must be string, not nothing/])
+  t.match(check('smtp.send', { url: null, from: 'a@b', to: ['c@d'], subject: 's' }), [
+    /url must be string, not nothing/,
+  ])
   t.match(check('ftp.transfer', { url: 'sftp://a', operation: 'list', path: '/', tls: { verify: true, ca: null } }), [])
   t.match(check('transform.html', { text: 'a', fields: { a: { selector: 'a', attribute: null, nonsense: 1 } } }), [
     /fields/,
