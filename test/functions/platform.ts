@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { type Bus, connectBus } from '../../bus/connect.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
@@ -87,5 +88,14 @@ export async function platform(t: Owner): Promise<Platform> {
       })
       return { stop: stopping(stop) }
     },
+  }
+}
+
+/** What is asked for again and again, once it is there. */
+export async function until<T>(what: () => Promise<T | false>): Promise<T> {
+  for (;;) {
+    const found = await what()
+    if (found !== false) return found
+    await sleep(20)
   }
 }
