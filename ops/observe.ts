@@ -7,7 +7,7 @@ interface Observation {
 }
 
 /** Observations a person has to look at; all others are information. */
-const faults: ReadonlySet<string> = new Set(['request-fault'])
+const faults: ReadonlySet<string> = new Set(['request-fault', 'projection-dead'])
 
 /** Turns observations into log lines: one line an outcome, the fields as they are. */
 export function observe(log: Log): (observation: Observation) => void {

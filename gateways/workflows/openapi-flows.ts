@@ -127,6 +127,9 @@ export const flowOperations: Operations = {
   },
 }
 
+const listedText = nullable({ ...text, description: 'Null only in lists, when it has more than 16 KB' })
+const cut = { truncated: flag, sizeBytes: whole }
+
 export const flowSchemas = {
   Flow: object(
     {
@@ -134,7 +137,8 @@ export const flowSchemas = {
       name: text,
       namespace: text,
       revision: whole,
-      yamlContent: text,
+      yamlContent: listedText,
+      ...cut,
       labels: anyObject,
       enabled: flag,
       createdAt: time,
@@ -153,7 +157,8 @@ export const flowSchemas = {
     revision: whole,
     name: text,
     namespace: text,
-    yamlContent: text,
+    yamlContent: listedText,
+    ...cut,
     createdAt: time,
     createdBy: text,
     restoredFrom: nullable(whole),

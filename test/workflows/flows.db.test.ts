@@ -223,6 +223,17 @@ t.test('flows over HTTP', async (t) => {
     t.match(restored, { status: 200, json: { revision: 3, yamlContent: yaml('story') } })
     t.match((await ask('GET', api(`/flows/${id}/revisions/3`))).json, { restoredFrom: 1 })
     t.match(await ask('GET', api(`/flows/${id}/revisions/9`)), { status: 404 })
+    const large = `${yaml('story')}# ${'x'.repeat(20_000)}\n`
+    await ask('PUT', api(`/flows/${id}`), { body: large, type: 'application/yaml' })
+    const page = await ask('GET', api(`/flows/${id}/revisions?limit=3`))
+    const told = { yamlContent: null, truncated: true, sizeBytes: large.length }
+    t.match(page.json, [{ revision: 4, ...told }, { revision: 3, yamlContent: yaml('story') }, { revision: 2 }])
+    t.equal(page.headers.get('x-total-count'), '4')
+    const [, next] = /<([^>]+)>; rel="next"/.exec(page.headers.get('link')!)!
+    t.match((await ask('GET', next!)).json, [{ revision: 1 }])
+    t.match((await ask('GET', api('/flows?q=story'))).json, [{ id, ...told }])
+    t.equal((await ask('GET', api(`/flows/${id}`))).json.yamlContent, large)
+    t.equal((await ask('GET', api(`/flows/${id}/revisions/4`))).json.yamlContent, large)
     t.match(await ask('GET', api(`/flows/${id}/revisions/x`)), { status: 400, json: { details: { field: 'rev' } } })
   })
 

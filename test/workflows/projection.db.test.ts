@@ -19,9 +19,10 @@ import {
   listExecutions,
   tasksOfExecution,
 } from '../../projections/workflows/executions-read.ts'
+import { listFlows } from '../../projections/workflows/flows-read.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
-import { decideAnswer } from '../../schemas/workflows/execution-decide.ts'
+import { decideAnswer, decidePause, decideResume } from '../../schemas/workflows/execution-decide.ts'
 import { FlowRevised, flow as flowAggregate } from '../../schemas/workflows/flow.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
 import { flow, sequence, task } from './plans.ts'
@@ -229,6 +230,24 @@ t.test('read models of executions', async (t) => {
       const [done] = await tasksOfExecution(database, name, { limit: 1, offset: 0 })
       t.same(done!.outputs, { json: { text: held } }, name)
     }
+    const flowId = randomUUID()
+    const text = 'a\0b'
+    const revised = { flowId, name: text, namespace: 'held', revision: 1, yamlContent: text, by: text, at: 9e17 }
+    const { sequence } = await append(bus, {
+      stream: 'EVT_WORKFLOWS',
+      subject: eventSubject('workflows', 'flow', flowId),
+      expectedSequence: 0,
+      events: flowAggregate.events,
+      message: {
+        id: randomUUID(),
+        facts: [FlowRevised.of({ ...revised, plan: flow([], { labels: { [text]: text } }) })],
+      },
+    })
+    t.equal(await positions.passed('EVT_WORKFLOWS', sequence, 10_000), true)
+    const held = 'a\ufffdb'
+    t.match((await listFlows(database, { namespace: 'held' }, { limit: 1 })).rows, [
+      { name: held, yamlContent: held, createdBy: held, labels: { [held]: held }, createdAt: /^9999/ },
+    ])
     const years = begin('years', flow([task('ask')]))
     years.open('ask', { kind: 'pause', until: 9e17, question: { message: 'Go?', role: 'admin', onTimeout: 'fail' } })
     await store(years, 'years')
@@ -264,6 +283,21 @@ t.test('read models of executions', async (t) => {
       { subject: eventSubject('executions', 'execution', 'unindexable'), error: /index row/ },
     ])
     t.equal(observed.filter(({ type }) => type === 'projection-dead').length, 2)
+  })
+
+  t.test('one that was paused before it began is queued again', async (t) => {
+    const run = new Simulation(flow([task('a')]), { executionId: 'queued' })
+    run.add(decidePause(run.state, 'bob', 1))
+    await store(run, 'queued')
+    t.match(await findExecution(database, 'queued'), { status: 'PAUSED' })
+    run.add(decideResume(run.state, 'bob', 1))
+    await store(run, 'queued')
+    t.match(await findExecution(database, 'queued'), { status: 'QUEUED', startedAt: null })
+    run.begin()
+    run.add([...decidePause(run.state, 'bob', 1)])
+    run.add([...decideResume(run.state, 'bob', 1)])
+    await store(run, 'queued')
+    t.match(await findExecution(database, 'queued'), { status: 'RUNNING' })
   })
 
   t.test('a task that came through at another attempt has no failure', async (t) => {
