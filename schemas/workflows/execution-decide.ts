@@ -1,5 +1,5 @@
 import { Rejected } from '../failure.ts'
-import { awaits, type ExecutionState, isEnded, isLive, isTurn, type Run, type Turn, turnOf } from './execution.ts'
+import { type ExecutionState, isEnded, isLive, type Run } from './execution.ts'
 import { Advance, outputsTask, retryTime, type Surroundings } from './execution-advance.ts'
 import {
   EndRequested,
@@ -19,6 +19,7 @@ import {
   type Value,
 } from './execution-facts.ts'
 import { type FlowPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
+import { awaits, isTurn, type Turn, turnOf } from './turn.ts'
 
 /** What a worker found when it ran an attempt. */
 export type TaskResult =

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { Type } from 'typebox'
-import { type Bus, connectBus } from '../../bus/connect.ts'
+import { type Bus, BusUnavailable, connectBus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { load, readMessage, readPage } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
@@ -217,12 +217,19 @@ t.test('a bus that dies while a task runs is waited for, and the task is not run
     })
   const slowly = [slow('test.slow', 'idempotent'), slow('test.once', 'once')]
   const kv = taskKv(bus)
+  let away = 0
   const engine = await startWorkflowEngine({
     bus,
     plugins: new Map([...slowly, ...plugins.values()].map((each) => [each.manifest.id, each])),
     services: { kv } as unknown as TaskServices,
-    credential: async () => null,
-    kv: async (namespace, key) => (await kv.get(namespace, key))?.value ?? null,
+    credential: async () => {
+      if (away-- > 0) throw new BusUnavailable('It is away')
+      return { value: 'a secret of its own' }
+    },
+    kv: async (namespace, key) => {
+      if (away-- > 0) throw new BusUnavailable('It is away')
+      return (await kv.get(namespace, key))?.value ?? null
+    },
     onObservation: () => undefined,
   })
   t.teardown(async () => {
@@ -239,15 +246,18 @@ t.test('a bus that dies while a task runs is waited for, and the task is not run
   const last = task('last', {
     type: 'test.echo',
     needs: ['a', 'b', 'c'],
-    properties: { value: '{{ outputs.b.text }}' },
+    properties: { value: `{{ outputs.b.text }} {{ kv["a-key"] }} ${'$'}{TOKEN}` },
   })
   const executionId = await run(bus, await save(bus, plan([...tasks, last])))
   while (ran.length < names.length) await sleep(10)
   await nats.kill()
   for (const { resolve } of running.values()) resolve()
   await sleep(1_500)
+  // Whoever reads a credential or a template of a task then.
+  away = 3
   await nats.restart()
   const state = await ended(bus, executionId)
   t.match(state, { stage: 'success', failure: null, runs: { a: { attempt: 1 }, c: { attempt: 1 } } })
   t.same(ran.sort(), names)
+  t.ok(away < 0)
 })

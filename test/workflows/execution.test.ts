@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Rejected } from '../../schemas/failure.ts'
-import { execution, initialExecution, isEnded, isLive, turnId, turnOf } from '../../schemas/workflows/execution.ts'
+import { execution, initialExecution, isEnded, isLive } from '../../schemas/workflows/execution.ts'
 import {
   decideAnswer,
   decideCancel,
@@ -10,6 +10,7 @@ import {
   decideResume,
 } from '../../schemas/workflows/execution-decide.ts'
 import { type FlowPlan, type TaskPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
+import { turnId, turnOf } from '../../schemas/workflows/turn.ts'
 import { flow, sequence, task } from './plans.ts'
 import { block, items, Simulation } from './simulation.ts'
 

@@ -1,20 +1,24 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { AckPolicy } from '@nats-io/jetstream'
+import { nanos } from '@nats-io/nats-core'
 import t from 'tap'
 import { Type } from 'typebox'
 import { append } from '../../bus/append.ts'
 import { type Bus, connectBus } from '../../bus/connect.ts'
 import { carrying, decide } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
-import { eventSubject } from '../../bus/subject.ts'
+import { dueSubjects, eventSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { evolveAll, execution, initialExecution, isEnded } from '../../schemas/workflows/execution.ts'
 import { createdExecution } from '../../schemas/workflows/execution-create.ts'
 import { ExecutionStarted, TaskClaimed, TaskScheduled } from '../../schemas/workflows/execution-facts.ts'
 import { decideRevise, type FlowState, flow } from '../../schemas/workflows/flow.ts'
+import { claim } from '../../workers/workflows/claim.ts'
 import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
-import { sendCommand } from '../../workers/workflows/follow-ups.ts'
-import { lostLeases } from '../../workers/workflows/lost-leases.ts'
+import { Executions } from '../../workers/workflows/executions.ts'
+import { sendCommand, setExecutionTimer } from '../../workers/workflows/follow-ups.ts'
+import { leaseConsumers, lostLeases } from '../../workers/workflows/lost-leases.ts'
 import { definePlugin, type Plugin, type TaskServices } from '../../workers/workflows/plugin.ts'
 import { testNats } from '../support/servers.ts'
 import { flow as plan, task } from './plans.ts'
@@ -104,6 +108,62 @@ t.test('tasks whose message is lost', async (t) => {
     t.same(ran.sort(), ['test.again', 'test.once'], 'each once')
     await engine.stop()
   })
+})
+
+t.test('a claim that is asked for while the bus is away is decided when it is back, once', async (t) => {
+  const nats = await testNats(t)
+  const bus = await connectBus({ url: nats.url, name: 'test', timeoutMs: 900 })
+  t.teardown(() => bus.close())
+  await reconcileStreams(bus, streamSpecs())
+  const executionId = await stuck(bus, 'test.once', 'gone')
+  const turn = { attempt: 1, round: 0, generation: 0 }
+  const asking = (worker: string, signal: AbortSignal) =>
+    claim({ bus, executions: new Executions(bus), worker, now: Date.now }, { executionId, run: 'only', turn, signal })
+  const { signal } = new AbortController()
+  await nats.kill()
+  const tired = new AbortController()
+  const given = [
+    ...['w1', 'w2', 'w3'].map((worker) => asking(worker, signal)),
+    t.rejects(asking('w4', tired.signal), { name: 'BusUnavailable' }, 'unless nobody waits for it any more'),
+  ]
+  tired.abort()
+  await sleep(300)
+  await nats.restart()
+  const won = (await Promise.all(given)).filter((each) => each === true)
+  t.equal(won.length, 1)
+  t.equal(await asking('w5', signal), false)
+})
+
+t.test('no task hangs on a timer, so one in the hands of a worker that died is soon in those of another', async (t) => {
+  const nats = await testNats(t)
+  const bus = await connectBus({ url: nats.url, name: 'test' })
+  t.teardown(() => bus.close())
+  await reconcileStreams(bus, streamSpecs())
+  const executionId = await stuck(bus, 'test.again', 'gone')
+  ran.length = 0
+  // Somebody takes it and dies.
+  const consumer = leaseConsumers.timers
+  const dead = { durable_name: consumer, filter_subjects: [dueSubjects('executions')], ack_policy: AckPolicy.Explicit }
+  await bus.manager.consumers.add('TIMERS', { ...dead, ack_wait: nanos(30_000) })
+  await setExecutionTimer(bus, executionId, 'only/1/retry', Date.now())
+  const taken = await (await bus.jetstream.consumers.get('TIMERS', consumer)).next()
+  t.ok(taken)
+  const engine = await startWorkflowEngine({
+    bus,
+    plugins,
+    services: {} as TaskServices,
+    credential: async () => null,
+    kv: async () => null,
+    onObservation: () => undefined,
+  })
+  t.teardown(() => engine.stop())
+  for (let tries = 0; tries < 500; tries++) {
+    const { config } = await bus.manager.consumers.info('TIMERS', consumer)
+    if (config.ack_wait === nanos(5_000)) break
+    await sleep(10)
+  }
+  const { config } = await bus.manager.consumers.info('TIMERS', consumer)
+  t.equal(config.ack_wait, nanos(5_000))
 })
 
 function placeOf(executionId: string) {

@@ -4,12 +4,11 @@ import {
   initialExecution,
   isEnded,
   type Run,
-  type Turn,
-  turnOf,
 } from '../../schemas/workflows/execution.ts'
 import { decideCommands, type ExecutionCommand, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type ExecutionFact, type Opening } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, OnFailure } from '../../schemas/workflows/flow-plan.ts'
+import { type Turn, turnOf } from '../../schemas/workflows/turn.ts'
 
 /** An execution without bus and workers: the decisions alone, and somebody who hands in the results. */
 export class Simulation {

@@ -7,19 +7,13 @@ import { carriedState, readMessage, trailFrom } from '../../bus/load.ts'
 import { causationHeader, factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import { abortSubjects, dueSubjects, taskConsumer, taskSubjects, unescapeToken } from '../../bus/subject.ts'
-import {
-  awaits,
-  type Ending,
-  type ExecutionState,
-  execution,
-  isEnded,
-  turnId,
-  turnOf,
-} from '../../schemas/workflows/execution.ts'
+import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
-import { type ActorContext, claim, ExecutionActor } from './execution-actor.ts'
+import { awaits, turnId, turnOf } from '../../schemas/workflows/turn.ts'
+import { claim } from './claim.ts'
+import { type ActorContext, ExecutionActor } from './execution-actor.ts'
 import { Executions, type Stored } from './executions.ts'
 import { FlowPlans } from './flow-plans.ts'
 import {

@@ -2,26 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AppendConflict, append } from '../../bus/append.ts'
 import { type Bus, BusUnavailable } from '../../bus/connect.ts'
 import { carrying, longerTrail, trailAfter } from '../../bus/decide.ts'
-import { pause } from '../../bus/handle.ts'
 import type { Place } from '../../bus/load.ts'
 import { newId, partsOf } from '../../bus/message.ts'
-import {
-  awaits,
-  type ExecutionState,
-  evolveAll,
-  execution,
-  isEnded,
-  type Turn,
-  turnOf,
-} from '../../schemas/workflows/execution.ts'
-import {
-  decideClaim,
-  decideCommands,
-  type ExecutionCommand,
-  findTask,
-} from '../../schemas/workflows/execution-decide.ts'
+import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { decideCommands, type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import { turnOf } from '../../schemas/workflows/turn.ts'
+import { claim } from './claim.ts'
 import { type Executions, executionPlace, type Stored } from './executions.ts'
 import type { FlowPlans } from './flow-plans.ts'
 import { type FollowUp, followUpsOf, outstanding } from './follow-ups.ts'
@@ -77,8 +65,6 @@ const maxBatch = 200
 const maxUnsavedFacts = 100
 const maxUnsavedMs = 50
 const retryMs = 250
-/** At most, before a claim that came in between others is tried again. */
-const conflictMs = 50
 const none: ReadonlySet<string> = new Set()
 
 /**
@@ -371,41 +357,5 @@ export class ExecutionActor {
   async #read(): Promise<Stored> {
     this.#stored ??= await this.#context.executions.load(this.id)
     return this.#stored
-  }
-}
-
-interface Claiming {
-  readonly executionId: string
-  readonly run: string
-  readonly turn: Turn
-  /** Nobody waits for it any more. */
-  readonly signal: AbortSignal
-}
-
-/**
- * Claims a task that must not run twice; false when somebody else has. A bus that is away is waited for.
- * @throws {BusUnavailable} when the signal is aborted
- */
-export async function claim(
-  { bus, executions, worker, now }: Pick<ActorContext, 'bus' | 'executions' | 'worker' | 'now'>,
-  { executionId, run, turn, signal }: Claiming,
-): Promise<boolean> {
-  const { events } = execution
-  for (let unanswered = false; ; ) {
-    try {
-      const { state, sequence, trail } = await executions.load(executionId)
-      const facts = decideClaim(state, { run, turn, worker, now: now() })
-      // By ourselves, when that was stored and not answered.
-      if (facts.length === 0) return unanswered && awaits(state.runs[run], turn) && state.runs[run].claimedBy === worker
-      const carried = carrying(execution, evolveAll(state, facts), { trail, facts })
-      const message = { id: newId(), facts, actor: worker, causation: worker, ...carried }
-      await append(bus, { ...executionPlace(executionId), expectedSequence: sequence, events, message })
-      return true
-    } catch (error) {
-      const passes = error instanceof BusUnavailable || error instanceof AppendConflict
-      if (!passes || signal.aborted) throw error
-      unanswered ||= error instanceof BusUnavailable
-      await pause(error instanceof BusUnavailable ? retryMs : Math.random() * conflictMs, signal)
-    }
   }
 }

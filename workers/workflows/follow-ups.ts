@@ -3,19 +3,12 @@ import { type Loaded, lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
 import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
-import {
-  type ExecutionState,
-  isEnded,
-  isLive,
-  type Run,
-  type Turn,
-  turnId,
-  turnOf,
-} from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
 import { endMessage } from '../../schemas/workflows/execution-end.ts'
 import type { ExecutionFact, Opening } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
+import { type Turn, turnId, turnOf } from '../../schemas/workflows/turn.ts'
 
 /** What is to be done about facts once they are stored. Each can be done again without harm. */
 export type FollowUp =

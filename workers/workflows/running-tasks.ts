@@ -1,4 +1,5 @@
-import { awaits, type ExecutionState, type Turn } from '../../schemas/workflows/execution.ts'
+import type { ExecutionState } from '../../schemas/workflows/execution.ts'
+import { awaits, type Turn } from '../../schemas/workflows/turn.ts'
 
 interface Running {
   readonly turn: Turn
