@@ -202,19 +202,17 @@ function spawnHost(slots: number): ChildProcess {
   })
 }
 
-/** What a host may read: its own program and the addon, and nothing else of the checkout, where settings and secrets may lie. */
+/** What a host may read: its own program and packages, and nothing else of the checkout, where settings and secrets may lie. */
 export function hostReadable(): readonly string[] {
+  const root = resolve(here, '../..')
   const addon = createRequire(import.meta.url).resolve('isolated-vm/package.json')
-  const folders = [
-    dirname(addon),
-    join(dirname(dirname(addon)), 'node-gyp-build'),
-    join(here, 'host'),
-    join(here, 'sandbox'),
-  ]
+  // Packages may be links to another place.
+  const packages = new Set([join(root, 'node_modules'), dirname(dirname(addon))])
+  const folders = [...packages, join(here, 'host'), join(here, 'sandbox')]
   return [
     ...folders.map((folder) => `${folder}${sep}*`),
     // Says that its files are modules.
-    resolve(here, '../../package.json'),
+    join(root, 'package.json'),
     // The addon's loader looks whether it is there.
     '/etc/alpine-release',
   ]
