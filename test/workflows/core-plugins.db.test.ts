@@ -108,7 +108,7 @@ t.test('plugins in the engine', async (t) => {
       ['http.request', 'method: GET', /url/],
       ['http.request', 'url: http://x\n      responseType: pdf', /responseType/],
       ['script.shell', 'script: ls\n      language: perl', /language/],
-      ['script.python', 'args: []', /script/],
+      ['script.python', 'args: 7', /args/],
       ['core.kv', 'operation: swap', /operation/],
       ['flow.limit', 'items: []\n      count: -1', /count/],
       ['util.set', 'assert: [{ if: 1 }]', /assert/],
