@@ -85,6 +85,16 @@ async function putObject(bus: Bus, digest: string, bytes: Uint8Array): Promise<v
 }
 
 async function getObject(bus: Bus, digest: string): Promise<Uint8Array> {
+  try {
+    return await readObject(bus, digest)
+  } catch (error) {
+    // A server that was away for a moment has forgotten whom it was sending to.
+    if (!(error instanceof ObjectDamaged) || !(error.cause instanceof BusUnanswered)) throw error
+    return await readObject(bus, digest)
+  }
+}
+
+async function readObject(bus: Bus, digest: string): Promise<Uint8Array> {
   const store = await openStore(bus)
   const found = await asking(bus, () => store.get(digest))
   if (found === null) throw new ObjectDamaged(`The body sha256:${digest} is missing`)

@@ -55,7 +55,7 @@ async function until(what: () => boolean | Promise<boolean>): Promise<void> {
 }
 
 t.test('on a running bus', async (t) => {
-  const { bus } = await started(t)
+  const { server, bus } = await started(t)
 
   t.test('an append states what it saw; who saw less is told where the subject is', async (t) => {
     const place = { stream, subject: subjectOf('conflict') }
@@ -243,7 +243,7 @@ t.test('on a running bus', async (t) => {
   })
 
   t.test('a body that is broken, cut or gone is said to be', async (t) => {
-    const impatient = await connectBus({ url: bus.connection.getServer(), name: 'test', timeoutMs: 500 })
+    const impatient = await connectBus({ url: server.url, name: 'test', timeoutMs: 500 })
     t.teardown(() => impatient.close())
     const place = { stream, subject: subjectOf('damaged') }
     const message = { id: newId(), facts: [Added.of({ n: 1, note: 'y'.repeat(300_000) })] }
@@ -253,13 +253,22 @@ t.test('on a running bus', async (t) => {
     )![1]!
     const { Objm } = await import('@nats-io/obj')
     const store = await new Objm(bus.jetstream).open('bodies')
+    const whole = await store.getBlob(digest)
+    const purge = async () => {
+      const info = await store.info(digest)
+      await bus.manager.streams.purge('OBJ_bodies', { filter: `$O.bodies.C.${info!.nuid}` })
+    }
+    await purge()
+    const loading = load(impatient, sum, place)
+    await sleep(100)
+    await store.putBlob({ name: digest }, whole!)
+    t.ok((await loading).state, 'what did not come is asked for once more')
     await store.putBlob({ name: digest }, Buffer.from('other'))
     await t.rejects(load(bus, sum, place), {
       name: 'ObjectDamaged',
       message: new RegExp(`${digest} is not what was stored`),
     })
-    const info = await store.info(digest)
-    await bus.manager.streams.purge('OBJ_bodies', { filter: `$O.bodies.C.${info!.nuid}` })
+    await purge()
     await t.rejects(load(impatient, sum, place), { name: 'ObjectDamaged', message: /missing in part/ })
     await store.delete(digest)
     await t.rejects(load(bus, sum, place), { name: 'ObjectDamaged', message: new RegExp(`${digest} is missing`) })
