@@ -405,8 +405,8 @@ t.test('a host reads its own program and nothing else of the checkout', (t) => {
   const tried = `console.log(JSON.stringify(${JSON.stringify([...paths, ...own].map((path) => resolve(root, path)))}
     .map((path) => process.permission.has('fs.read', path))))`
   const flags = ['--permission', ...hostReadable().map((path) => `--allow-fs-read=${path}`)]
-  // Without what a test runner puts into the environment.
-  const { stdout } = spawnSync(process.execPath, [...flags, '-e', tried], { encoding: 'utf8', env: {} })
+  // Without what a test runner puts into the environment of all that is started.
+  const { stdout } = spawnSync('/usr/bin/env', ['-i', process.execPath, ...flags, '-e', tried], { encoding: 'utf8' })
   t.same(JSON.parse(stdout), [...paths.map(() => false), ...own.map(() => true)])
   t.end()
 })

@@ -135,6 +135,8 @@ t.test('where and operations choose what comes', async (t) => {
   await sql.query('delete from book where id = 1')
   await sql.query('truncate book')
   await all.until(count(6))
+  // Each has a connection of its own, which may be behind the others.
+  await Promise.all(subscribers.map((each, index) => each.until(count(cases[index]![1].length))))
   await settle()
   for (const [index, [given, expected]] of cases.entries()) {
     const came = heard(subscribers[index]!, 'it').map(({ operation, data }) => `${operation} ${data?.id ?? ''}`.trim())
