@@ -1,4 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { TableMapEvent } from '@vlasky/zongji'
+import { LRUCache } from 'lru-cache'
 import type { Connection, RowDataPacket } from 'mysql2/promise'
 import { type ValueWriter, valueWriter } from './mysql-text.ts'
 import { EventWriter } from './row-event.ts'
@@ -11,6 +13,14 @@ export interface MysqlTable {
   readonly writer: EventWriter
 }
 
+/** What only the database knows of a table's columns: their types as declared, and which hold JSON. */
+interface Present {
+  readonly types: ReadonlyMap<string, string>
+  readonly json: ReadonlySet<string>
+}
+
+const maxPresents = 10_000
+
 /**
  * The tables of a log. Names, keys and values come from the log, so that a row is read as the table was when it was written; whether a
  * number is a boolean and a text JSON is only in the database's present.
@@ -20,6 +30,8 @@ export class MysqlTables {
   readonly #isMariadb: boolean
   /** By the table's number in the log, which is another one after each change of the table. */
   readonly #known = new Map<number, MysqlTable>()
+  /** By schema and name. */
+  readonly #presents = new LRUCache<string, Present>({ max: maxPresents })
   /** Columns with a character set of tables with geometries, by the table's number. */
   readonly #texts = new Map<number, ReadonlyMap<string, TextColumn>>()
 
@@ -58,8 +70,7 @@ export class MysqlTables {
   async #ask(event: TableMapEvent): Promise<void> {
     const { schemaName: schema, tableName: name, tableId } = event
     const columns = event.tableMap[tableId]?.columnSchemas ?? []
-    const types = await this.#typesOf(schema, name)
-    const json = this.#isMariadb ? await this.#jsonOf(schema, name) : new Set<string>()
+    const { types, json } = await this.#presentOf(schema, name)
     const described = columns.map(({ COLUMN_NAME: column, COLUMN_TYPE: type }, index) => {
       const present = types.get(column)
       // Of another base type it is another column by now.
@@ -72,6 +83,23 @@ export class MysqlTables {
       described.map(({ value }) => value.encode),
     )
     this.#known.set(tableId, { schema, name, columns: described, writer })
+  }
+
+  /** A table that is being truncated is not there for a moment: then it is what it was, or is asked for again. */
+  async #presentOf(schema: string, name: string): Promise<Present> {
+    const key = JSON.stringify([schema, name])
+    for (const waitMs of [20, 60, 180, 0]) {
+      const json = this.#isMariadb ? await this.#jsonOf(schema, name) : new Set<string>()
+      const types = await this.#typesOf(schema, name)
+      const before = this.#presents.get(key)
+      if (types.size === 0 && before !== undefined) return before
+      if (types.size > 0) {
+        this.#presents.set(key, { types, json })
+        return { types, json }
+      }
+      if (waitMs > 0) await delay(waitMs)
+    }
+    return { types: new Map(), json: new Set() }
   }
 
   async #typesOf(schema: string, table: string): Promise<ReadonlyMap<string, string>> {
