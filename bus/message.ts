@@ -176,6 +176,12 @@ export interface HeaderReader {
   get(name: string): string
 }
 
+/** What the subjects of the platform's messages begin with; other programs have others. */
+export const platformRoots: readonly string[] = [
+  'abort answers attempt call capture cdc command count dead due ended evt functions invocation log metric outcome',
+  'projected provisioning session task timer waiting work',
+].flatMap((line) => line.split(' '))
+
 export const messageIdHeader = 'Nats-Msg-Id'
 /** Types and versions of a message's facts, separated by commas. */
 export const factsHeader = 'Busbar-Facts'

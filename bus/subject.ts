@@ -1,3 +1,5 @@
+import { platformRoots } from './message.ts'
+
 /**
  * One token of a subject out of any text, reversibly: everything but letters, digits, `_` and `-` becomes `%XX` of its UTF-8 bytes, so
  * dots, spaces, wildcards and empty names cannot change what a subject means. The empty text is a lone `%`.
@@ -204,35 +206,5 @@ function subject(prefix: string, ...texts: readonly string[]): string {
   return [prefix, ...texts.map(escapeToken)].join('.')
 }
 
-const roots = [
-  ...[
-    'abort',
-    'answers',
-    'attempt',
-    'call',
-    'capture',
-    'cdc',
-    'command',
-    'count',
-    'dead',
-    'due',
-    'ended',
-    'evt',
-    'functions',
-  ],
-  ...[
-    'invocation',
-    'log',
-    'metric',
-    'outcome',
-    'projected',
-    'provisioning',
-    'session',
-    'task',
-    'timer',
-    'waiting',
-    'work',
-  ],
-]
 /** Match everything that the platform sends, but for the client's own: `$JS`, `$KV`, `$O` and inboxes. */
-export const platformSubjects: readonly string[] = roots.map((root) => `${root}.>`)
+export const platformSubjects: readonly string[] = platformRoots.map((root) => `${root}.>`)

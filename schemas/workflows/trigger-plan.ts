@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox'
+import { platformRoots } from '../../bus/message.ts'
 import { cronMistake } from '../cron.ts'
 import { parseDuration } from './duration.ts'
 
@@ -115,38 +116,8 @@ export type TriggerConfig<Type extends TriggerType> = Static<(typeof triggerConf
 const minIntervalMs = 1_000
 const maxIntervalMs = 366 * 86_400_000
 const maxToleranceMs = 86_400_000
-/** First tokens of subjects that are the platform's or the server's own. */
-const ownRoots = [
-  ...[
-    'abort',
-    'answers',
-    'attempt',
-    'call',
-    'capture',
-    'cdc',
-    'command',
-    'count',
-    'dead',
-    'due',
-    'ended',
-    'evt',
-    'functions',
-  ],
-  ...[
-    'invocation',
-    'log',
-    'metric',
-    'outcome',
-    'projected',
-    'provisioning',
-    'session',
-    'task',
-    'timer',
-    'waiting',
-    'work',
-  ],
-]
-const ownSubjects = new RegExp(`^(${ownRoots.join('|')}|_[^.]*|\\$[^.]*|[*>])(\\.|$)`)
+/** Of subjects that are the platform's or the server's own. */
+const ownSubjects = new RegExp(`^(${platformRoots.join('|')}|_[^.]*|\\$[^.]*|[*>])(\\.|$)`)
 const subjectSyntax = /^[^\s.*>]+(\.([^\s.*>]+|\*))*(\.>)?$/
 
 const credential = /^\$\{[A-Z][A-Z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?\}$/
