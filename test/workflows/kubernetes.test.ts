@@ -2,34 +2,12 @@ import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { environment } from '../../schemas/config/environment.ts'
-import { catalogue } from '../../workers/workflows/catalogue.ts'
-import type { TaskServices } from '../../workers/workflows/plugin.ts'
-import { trialServices, tryPlugin } from '../../workers/workflows/try-plugin.ts'
 import { selfSignedCertificate } from '../support/certificate.ts'
 import { testKubernetes } from '../support/kubernetes-wire.ts'
 import { failure, openSockets } from './call-plugin.ts'
+import { runPlugin as run } from './run-plugin.ts'
 
 t.setTimeout(60_000)
-
-interface Outputs {
-  readonly files: Record<string, { readonly uri: string }>
-  readonly objects: unknown
-}
-const services = trialServices()
-
-async function run(
-  id: string,
-  properties: Record<string, unknown>,
-  given: Partial<TaskServices> = {},
-  signal?: AbortSignal,
-) {
-  const plugin = catalogue.find(({ manifest }) => manifest.id === id)!
-  const { outputs, log } = await tryPlugin(plugin, properties, {
-    services: { ...services, ...given },
-    ...(signal !== undefined && { signal }),
-  })
-  return { ...(outputs as Outputs), log }
-}
 
 const token = 'eyJ.token'
 const tls = selfSignedCertificate()
