@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -18,6 +19,7 @@ export interface Behaviour {
 }
 
 export interface TestContainer {
+  readonly id: string
   readonly name: string
   readonly settings: Record<string, unknown>
   /** What it was given, by path, with its owner. */
@@ -77,13 +79,15 @@ async function answer(docker: TestDocker, request: IncomingMessage, response: Se
   if (kind === 'images' && name === 'create') return pull(docker, searchParams, response)
   if (kind !== 'containers') return json(response, 404, { message: 'page not found' })
   if (name === 'create') return create(docker, searchParams.get('name')!, body, response)
-  const container = docker.containers.get(name)
+  const container = docker.containers.get(name) ?? [...docker.containers.values()].find(({ id }) => id === name)
   if (container === undefined) return json(response, 404, { message: `No such container: ${name}` })
   const { stdout = '', stderr = '', exitCode = 0, left = {}, endless = false } = docker.behaviour
   switch (`${request.method} ${operation}`) {
     case 'DELETE ':
-      docker.containers.delete(name)
+      docker.containers.delete(container.name)
       return response.writeHead(204).end()
+    case 'GET json':
+      return json(response, 200, { Id: container.id, Config: container.settings })
     case 'PUT archive':
       if (request.headers['content-type'] !== 'application/x-tar') return json(response, 400, { message: 'no tar' })
       await unpacked(body, container.files)
@@ -126,10 +130,10 @@ function create(docker: TestDocker, name: string, body: Buffer, response: Server
   const isThere = known.includes(image) || docker.pulled.some((each) => each === image || each === `${image}:latest`)
   if (!isThere) return json(response, 404, { message: `No such image: ${image}` })
   if (docker.containers.has(name)) return json(response, 409, { message: 'The name is in use' })
-  const container = { name, settings, files: new Map<string, string>(), isStarted: false }
+  const container = { id: randomUUID(), name, settings, files: new Map<string, string>(), isStarted: false }
   docker.containers.set(name, container)
   docker.made.push(container)
-  return json(response, 201, { Id: name, Warnings: [] })
+  return json(response, 201, { Id: container.id, Warnings: [] })
 }
 
 async function unpacked(bytes: Buffer, files: Map<string, string>): Promise<void> {

@@ -85,14 +85,16 @@ t.test('containers', async (t) => {
     running.catch(() => undefined)
     while (![...docker.containers.values()].some(({ isStarted }) => isStarted)) await delay(5)
     const [name] = docker.containers.keys()
-    docker.behaviour = {}
-    await inContainer({ script: 'true' })
-    t.same(
-      docker.made.slice(-2).map((each) => each.name),
-      [name, name],
-    )
+    const first = docker.containers.get(name!)
+    const later = new AbortController()
+    const next = inContainer({ script: 'sleep 1000' }, later.signal)
+    while (docker.made.at(-1) === first || !docker.made.at(-1)!.isStarted) await delay(5)
     stopping.abort(new Error('cancelled'))
     await t.rejects(running, /cancelled|Connection|No such container/)
+    t.same([...docker.containers.keys()], [name], 'the end of the one before leaves it alone')
+    later.abort(new Error('cancelled'))
+    await t.rejects(next, /cancelled/)
+    t.equal(docker.containers.size, 0)
   })
   t.test('its end can be a failure, and a cancelled one is removed', async (t) => {
     docker.behaviour = { exitCode: 3, stderr: 'no such order\n' }

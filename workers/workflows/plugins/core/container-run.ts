@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { TaskFailure, type TaskRun } from '../../plugin.ts'
@@ -15,7 +15,14 @@ const folder = '/work'
 const account = 65_534
 const maxFolderBytes = 128 * 1024 ** 2
 const removeMs = 5_000
+/** Tells the containers of an attempt from those of the others. */
+const runLabel = 'busbar.run'
 const archives = new URL('../transforms/compress-thread.ts', import.meta.url).href
+
+interface ContainerDetail {
+  readonly Id: string
+  readonly Config?: { readonly Labels?: Readonly<Record<string, string>> }
+}
 
 /**
  * Runs a script in a container: as nobody, without capabilities, within limits, with a folder of its own and nothing of the machine.
@@ -32,31 +39,46 @@ export async function runInContainer(task: TaskRun<ScriptInput>, language: Scrip
   const engine = new ContainerEngine(services.containers, signal)
   // One of an attempt before, whose worker has ended meanwhile, goes.
   const name = `busbar-${createHash('sha256').update(idempotencyKey).digest('hex').slice(0, 32)}`
-  await removed(engine, name)
+  const run = randomUUID()
+  await remove(engine, name)
   try {
-    await create(engine, name, settingsOf(task, language))
-    await engine.ask('PUT', `/containers/${name}/archive?path=/`, { body: await folderOf(task, language) })
-    await engine.ask('POST', `/containers/${name}/start`, { expected: [304] })
-    const ended = await follow(engine, name, task)
-    return { ended, ...(await left(engine, name, task, input.exitCodes.includes(ended.exitCode))) }
+    const id = await create(engine, name, settingsOf(task, language, run))
+    await engine.ask('PUT', `/containers/${id}/archive?path=/`, { body: await folderOf(task, language) })
+    await engine.ask('POST', `/containers/${id}/start`, { expected: [304] })
+    const ended = await follow(engine, id, task)
+    return { ended, ...(await left(engine, id, task, input.exitCodes.includes(ended.exitCode))) }
   } finally {
-    await removed(new ContainerEngine(services.containers, AbortSignal.timeout(removeMs)), name).catch(() => undefined)
+    await removeOwn(new ContainerEngine(services.containers, AbortSignal.timeout(removeMs)), name, run).catch(
+      () => undefined,
+    )
   }
 }
 
-async function removed(engine: ContainerEngine, name: string): Promise<void> {
-  await engine.ask('DELETE', `/containers/${name}?force=true&v=true`, { expected: [404, 409] })
+/** Not that of a later attempt, which has the same name. */
+async function removeOwn(engine: ContainerEngine, name: string, run: string): Promise<void> {
+  const { status, body } = await engine.ask('GET', `/containers/${name}/json`, { expected: [404] })
+  if (status === 404) return
+  const { Id, Config } = JSON.parse(body.toString()) as ContainerDetail
+  if (Config?.Labels?.[runLabel] === run) await remove(engine, Id)
 }
 
-async function create(engine: ContainerEngine, name: string, settings: { readonly Image: string }): Promise<void> {
+/** `container`: its name or its id. */
+async function remove(engine: ContainerEngine, container: string): Promise<void> {
+  await engine.ask('DELETE', `/containers/${container}?force=true&v=true`, { expected: [404, 409] })
+}
+
+/** Answers its id. */
+async function create(engine: ContainerEngine, name: string, settings: { readonly Image: string }): Promise<string> {
   const path = `/containers/create?name=${name}`
-  const { status } = await engine.ask('POST', path, { json: settings, expected: [404] })
-  if (status !== 404) return
-  await engine.pull(settings.Image)
-  await engine.ask('POST', path, { json: settings })
+  let { status, body } = await engine.ask('POST', path, { json: settings, expected: [404] })
+  if (status === 404) {
+    await engine.pull(settings.Image)
+    body = (await engine.ask('POST', path, { json: settings })).body
+  }
+  return (JSON.parse(body.toString()) as ContainerDetail).Id
 }
 
-function settingsOf(task: TaskRun<ScriptInput>, { inContainer, file }: ScriptLanguage) {
+function settingsOf(task: TaskRun<ScriptInput>, { inContainer, file }: ScriptLanguage, run: string) {
   const { image, command, script, args, stdin, network, cpuSeconds, memoryMb, processes, fileMb } = task.input
   const own = script === undefined ? (command ?? []) : [...inContainer.command, `${folder}/${file}`]
   const reading = ['/bin/sh', '-c', `exec "$@" < ${folder}/${stdinName}`, 'sh']
@@ -67,7 +89,7 @@ function settingsOf(task: TaskRun<ScriptInput>, { inContainer, file }: ScriptLan
     Env: Object.entries(variablesOf(task, folder)).map(([name, value]) => `${name}=${value}`),
     WorkingDir: folder,
     User: `${account}:${account}`,
-    Labels: { 'busbar.execution': task.task.executionId },
+    Labels: { 'busbar.execution': task.task.executionId, [runLabel]: run },
     NetworkDisabled: !network,
     HostConfig: {
       NetworkMode: network ? 'bridge' : 'none',
@@ -109,15 +131,15 @@ async function folderOf({ input, services, signal }: TaskRun<ScriptInput>, langu
 }
 
 /** What it writes, until it has ended. */
-async function follow(engine: ContainerEngine, name: string, { log }: TaskRun<ScriptInput>) {
+async function follow(engine: ContainerEngine, id: string, { log }: TaskRun<ScriptInput>) {
   const outputs = new ScriptOutputs(log)
   const onChunk = demultiplexer(
     (part) => outputs.stdout.add(part),
     (part) => outputs.stderr.add(part),
   )
   const [{ body }] = await Promise.all([
-    engine.ask('POST', `/containers/${name}/wait`),
-    engine.ask('GET', `/containers/${name}/logs?follow=true&stdout=true&stderr=true`, { onChunk }),
+    engine.ask('POST', `/containers/${id}/wait`),
+    engine.ask('GET', `/containers/${id}/logs?follow=true&stdout=true&stderr=true`, { onChunk }),
   ])
   outputs.stdout.end()
   outputs.stderr.end()
@@ -126,9 +148,9 @@ async function follow(engine: ContainerEngine, name: string, { log }: TaskRun<Sc
 }
 
 /** What it has left in its folder, when that is wanted. */
-async function left(engine: ContainerEngine, name: string, task: TaskRun<ScriptInput>, isRight: boolean) {
+async function left(engine: ContainerEngine, id: string, task: TaskRun<ScriptInput>, isRight: boolean) {
   if (!isRight) return { written: null, files: {} }
-  const { body: bytes, status } = await engine.ask('GET', `/containers/${name}/archive?path=${folder}`, {
+  const { body: bytes, status } = await engine.ask('GET', `/containers/${id}/archive?path=${folder}`, {
     maxBytes: maxFolderBytes,
     expected: [404],
   })
