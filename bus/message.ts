@@ -178,7 +178,7 @@ export interface HeaderReader {
 
 /** What the subjects of the platform's messages begin with; other programs have others. */
 export const platformRoots: readonly string[] = [
-  'abort answers attempt call capture cdc command count dead due ended evt functions invocation log metric outcome',
+  'abort answers attempt backlog call capture cdc command count dead delivery due ended evt functions invocation log metric outcome',
   'projected provisioning session task timer waiting work',
 ].flatMap((line) => line.split(' '))
 
