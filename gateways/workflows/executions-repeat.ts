@@ -2,8 +2,15 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
-import { type ExecutionState, isEnded, type Run, rootKey } from '../../schemas/workflows/execution.ts'
-import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import {
+  begunLoop,
+  type ExecutionState,
+  isEnded,
+  type Run,
+  rootKey,
+  throughRun,
+} from '../../schemas/workflows/execution.ts'
+import type { Carried, ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import { countTasks, type FlowPlan, type TaskPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
 import { bindInputs } from '../../schemas/workflows/inputs.ts'
 import { loadExecution } from './execution-commands.ts'
@@ -98,8 +105,8 @@ async function chosenFlow(service: WorkflowService, state: ExecutionState, revis
 }
 
 /**
- * Task runs that need not be run again: what has succeeded or was skipped, but for what is inside of loops that have not. What deals
- * with a failure or tidies up does so in each execution.
+ * Task runs that need not be run again: what has succeeded or was skipped. A loop that has not goes on with the iterations that have failed or
+ * were never started, and in those with the tasks that have. What deals with a failure or tidies up does so in each execution.
  */
 function finished(state: ExecutionState, plan: FlowPlan): NonNullable<Created['carried']> {
   const carried: NonNullable<Created['carried']> = {}
@@ -109,19 +116,29 @@ function finished(state: ExecutionState, plan: FlowPlan): NonNullable<Created['c
   )
   const isEnd = new Set([...tasksOf([...ends])].map(({ name }) => name))
   for (const [key, run] of Object.entries(state.runs)) {
-    if (key === rootKey || key.includes('[') || !isThrough(run)) continue
+    if (key === rootKey || key.includes('[')) continue
     const task = tasks.get(run.task)
     if (task === undefined || isEnd.has(run.task)) continue
+    const begun = isThrough(run) ? null : begunLoop(state.runs, key)
+    if (begun !== null) carried[key] = withoutEnds(begun, isEnd)
+    if (!isThrough(run)) continue
     const beside = key.slice(0, key.length - run.task.length)
     // Skipped because of a failure: that may go well now.
     const isDue = task.needs.some((need) => !isThrough(state.runs[beside + need]))
     if (run.status === 'skipped' && isDue) continue
-    const { outputs, loop } = run
-    // What failed in it was allowed to; a hole is what nobody has come to.
-    const iterations = loop && Array.from(loop.results, (each) => each ?? null)
-    carried[key] = { status: run.status, ...(outputs && { outputs }), ...(iterations && { iterations }) }
+    carried[key] = throughRun(run, run.status)
   }
+  // A loop that never came to be opened here has come as far as before.
+  for (const [key, begun] of Object.entries(state.begun ?? {})) if (!key.includes('[')) carried[key] ??= begun
   return carried
+}
+
+function withoutEnds(carried: Carried, isEnd: ReadonlySet<string>): Carried {
+  if (carried.status !== 'begun') return carried
+  const kept = (done: Readonly<Record<string, Carried>>) =>
+    Object.entries(done).flatMap(([key, each]) => (isEnd.has(taskOf(key)) ? [] : [[key, withoutEnds(each, isEnd)]]))
+  const due = Object.entries(carried.due).map(([index, done]) => [index, Object.fromEntries(kept(done))])
+  return { ...carried, due: Object.fromEntries(due) }
 }
 
 function isThrough(run: Run | undefined): run is Run & { readonly status: 'success' | 'skipped' } {

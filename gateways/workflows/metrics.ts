@@ -2,20 +2,14 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { FastifyInstance } from 'fastify'
 import { asking } from '../../bus/publish.ts'
 import { projectionLag } from '../../projections/positions.ts'
-import {
-  countByStatus,
-  type Durations,
-  durationBounds,
-  type EndedTotals,
-  executionTotals,
-  taskTotals,
-} from '../../projections/workflows/metrics-read.ts'
+import { durationBounds } from '../../projections/workflows/executions-tables.ts'
+import { type Durations, type EndedTotals, endedTotals, liveCounts } from '../../projections/workflows/metrics-read.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { histogramSamples, type Metric, metricText, samplesBy } from './metrics-text.ts'
 import type { WorkflowService } from './service.ts'
 
 /** Streams whose consumers do the engine's work. */
-const workStreams = ['EVT_EXECUTIONS', 'COMMANDS', 'TASKS', 'TIMERS'] as const
+const workStreams = ['EVT_EXECUTIONS', 'BACKLOG', 'COMMANDS', 'TASKS', 'TIMERS'] as const
 /** Counting is not repeated for every scraper. */
 const keptMs = 15_000
 const statuses = ['QUEUED', 'RUNNING', 'PAUSED', 'SUCCESS', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const
@@ -46,18 +40,19 @@ export function metricsRoutes(app: FastifyInstance, service: WorkflowService): v
 
 async function count(service: WorkflowService): Promise<readonly Metric[]> {
   const { bus, database, plugins } = service
-  const [executions, tasks, lag, dead, ended] = await Promise.all([
-    countByStatus(database, 'executions'),
-    countByStatus(database, 'task_runs'),
+  const [live, ended, lag, dead] = await Promise.all([
+    liveCounts(database),
+    endedTotals(database),
     consumerLag(bus),
     asking(bus, () => bus.manager.streams.info('DEAD')),
-    endedMetrics(service),
   ])
-  const byStatus = Object.fromEntries(statuses.map((status) => [status, 0]))
+  const none = Object.fromEntries(statuses.map((status) => [status, 0]))
+  const executions = ended.filter(({ type }) => type === '')
+  const tasks = ended.filter(({ type }) => type !== '')
   return [
-    gauge('busbar_workflows_executions', 'Executions by status', samplesBy('status', { ...byStatus, ...executions })),
-    gauge('busbar_workflows_tasks', 'Task runs by status', samplesBy('status', tasks)),
-    ...ended,
+    gauge('busbar_workflows_executions', 'Executions by status', byStatus(none, live.executions, executions)),
+    gauge('busbar_workflows_tasks', 'Task runs by status', byStatus({}, live.tasks, tasks)),
+    ...endedMetrics(executions, tasks),
     gauge('busbar_workflows_consumer_lag', 'Messages that wait for a consumer', lag),
     ...(await projectionMetrics(service)),
     gauge('busbar_dead_letters', 'Messages of the whole platform that were given up on', one(dead.state.messages)),
@@ -65,9 +60,19 @@ async function count(service: WorkflowService): Promise<readonly Metric[]> {
   ]
 }
 
+/** Those that have not ended, and those that have. */
+function byStatus(
+  none: Readonly<Record<string, number>>,
+  live: Readonly<Record<string, number>>,
+  ended: readonly EndedTotals[],
+): Metric['samples'] {
+  const counts: Record<string, number> = { ...none, ...live }
+  for (const { status, total } of ended) counts[status] = (counts[status] ?? 0) + total
+  return samplesBy('status', counts)
+}
+
 /** How many have ended so far, and how long they took. */
-async function endedMetrics({ database }: WorkflowService): Promise<readonly Metric[]> {
-  const [executions, tasks] = await Promise.all([executionTotals(database), taskTotals(database)])
+function endedMetrics(executions: readonly EndedTotals[], tasks: readonly EndedTotals[]): readonly Metric[] {
   const histogram = (name: string, help: string, of: readonly EndedTotals[], label: 'status' | 'type'): Metric => {
     const samples = [...Map.groupBy(of, (each) => each[label])].flatMap(([value, totals]) =>
       histogramSamples({ [label]: value }, durationBounds, sumOf(totals)),
@@ -84,12 +89,17 @@ async function endedMetrics({ database }: WorkflowService): Promise<readonly Met
     },
     {
       name: 'busbar_workflows_tasks_total',
-      help: 'Task runs that have ended',
+      help: 'Task runs of executions that have ended',
       type: 'counter',
       samples: tasks.map(({ type, status, total }) => ({ labels: { type, status }, value: total })),
     },
     histogram('busbar_workflows_execution_duration_seconds', 'From the start to the end', executions, 'status'),
-    histogram('busbar_workflows_task_duration_seconds', 'From the start to the end, by plugin', ran, 'type'),
+    histogram(
+      'busbar_workflows_task_duration_seconds',
+      'From the start to the end, by plugin, of executions that have ended',
+      ran,
+      'type',
+    ),
   ]
 }
 

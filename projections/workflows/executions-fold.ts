@@ -5,7 +5,7 @@ import { type ExecutionFact, executionEvents } from '../../schemas/workflows/exe
 import type { ProjectionTarget } from '../projector.ts'
 import { storableJson, storableTime } from '../storable.ts'
 import { briefOf, briefTrigger, briefValue } from './brief.ts'
-import { endLive, insertCreated, updateChanged, upsertTasks } from './executions-tables.ts'
+import { addEnded, endLive, insertCreated, updateChanged, upsertTasks } from './executions-tables.ts'
 import { plannedTasks } from './planned-tasks.ts'
 
 /** Columns of \`executions\` that a message changes; absent: stays as it is. */
@@ -80,8 +80,10 @@ function carry(
   carried: NonNullable<Created['carried']>,
   { sequence, at }: { readonly sequence: number; readonly at: string },
 ): void {
-  for (const [index, [run, { status, outputs = null }]] of Object.entries(carried).entries()) {
-    if (run.startsWith('$')) continue
+  for (const [index, [run, each]] of Object.entries(carried).entries()) {
+    // A loop that goes on is told when it does.
+    if (run.startsWith('$') || each.status === 'begun') continue
+    const { status, outputs = null } = each
     const row = taskRow(rows, id, run, placeOf(sequence, index))
     row.task_name ??= run.slice(run.lastIndexOf('.') + 1)
     Object.assign(row, { status: status.toUpperCase(), outputs, finished_at: at })
@@ -266,4 +268,5 @@ async function write(client: ProjectionTarget['client'], rows: ExecutionRows): P
     await client.query(endLive, [[...rows.ended.keys()], [...rows.ended.values()]])
   }
   await client.query(updateChanged, [json(rows.changed.values()), [...rows.counted]])
+  if (rows.ended.size > 0) await client.query(addEnded, [[...rows.ended.keys()]])
 }

@@ -54,7 +54,40 @@ create table task_runs (
   primary key (execution_id, run)
 );
 create index on task_runs (asked) where asked is not null;
+-- Of executions that have ended, so that nobody has to count them; the type is empty for the executions themselves.
+create table ended_totals (
+  type text not null,
+  status text not null,
+  total bigint not null,
+  -- Of those that have begun.
+  timed bigint not null,
+  sum_seconds float8 not null,
+  counts bigint[] not null,
+  primary key (type, status)
+);
 `
+
+/** Upper bounds of the counts of durations, seconds. */
+export const durationBounds = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 3_600] as const
+
+const countsOfDurations = durationBounds.map((bound) => `count(*) filter (where seconds <= ${bound})`).join(', ')
+const sumsOfCounts = durationBounds
+  .map((_, index) => `t.counts[${index + 1}] + excluded.counts[${index + 1}]`)
+  .join(', ')
+
+/** Adds executions, which have ended and change no more, and their tasks. */
+export const addEnded = `
+insert into ended_totals as t (type, status, total, timed, sum_seconds, counts)
+select type, status, count(*), count(seconds), coalesce(sum(seconds), 0), array[${countsOfDurations}]
+from (
+  select '' as type, status, extract(epoch from finished_at - started_at) as seconds from executions where id = any($1)
+  union all
+  select task_type, status, extract(epoch from finished_at - started_at) from task_runs
+  where execution_id = any($1) and task_type <> ''
+) ended
+group by type, status
+on conflict (type, status) do update set total = t.total + excluded.total, timed = t.timed + excluded.timed,
+  sum_seconds = t.sum_seconds + excluded.sum_seconds, counts = array[${sumsOfCounts}]`
 
 const createdColumns = `id, flow_id, flow_name, namespace, revision, status, tasks_total, inputs, trigger, labels, actor, parent, origin,
   brief_inputs, brief_trigger, created_at, created_sequence`

@@ -2,9 +2,6 @@ import type pg from 'pg'
 import { schemaOf } from '../projector.ts'
 import { workflowProjection } from './projection.ts'
 
-/** Upper bounds of the counts of durations, seconds. */
-export const durationBounds = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 3_600] as const
-
 export interface Durations {
   /** By bound: how many took as long or less. */
   readonly counts: readonly number[]
@@ -23,30 +20,27 @@ export interface EndedTotals extends Durations {
 
 const schema = schemaOf(workflowProjection)
 
-/** How many there are of each status now. */
-export async function countByStatus(
-  database: pg.Pool,
-  table: 'executions' | 'task_runs',
-): Promise<Readonly<Record<string, number>>> {
-  const { rows } = await database.query(`select status, count(*)::integer as n from ${schema}.${table} group by status`)
-  return Object.fromEntries(rows.map(({ status, n }) => [status, n]))
-}
-
-export async function executionTotals(database: pg.Pool): Promise<readonly EndedTotals[]> {
-  return await totals(database, `'' as type, status, finished_at - started_at as took from ${schema}.executions`)
-}
-
-export async function taskTotals(database: pg.Pool): Promise<readonly EndedTotals[]> {
-  return await totals(database, `task_type as type, status, finished_at - started_at as took from ${schema}.task_runs`)
-}
-
-async function totals(database: pg.Pool, ended: string): Promise<readonly EndedTotals[]> {
-  const counts = durationBounds.map((bound) => `count(*) filter (where seconds <= ${bound})`)
+/** Of executions that have ended, and of their tasks: kept as they end. */
+export async function endedTotals(database: pg.Pool): Promise<readonly EndedTotals[]> {
   const { rows } = await database.query<EndedTotals>(
-    `select type, status, count(*)::float8 as total, count(seconds)::float8 as count,
-       coalesce(sum(seconds), 0)::float8 as "sumSeconds", array[${counts.join(', ')}]::float8[] as counts
-     from (select type, status, extract(epoch from took) as seconds from (select ${ended} where finished_at is not null) as ended) as timed
-     group by type, status order by type, status`,
+    `select type, status, total::float8, timed::float8 as count, sum_seconds as "sumSeconds", counts::float8[]
+     from ${schema}.ended_totals order by type, status`,
   )
   return rows
+}
+
+/** How many there are of each status that have not ended: executions, and their tasks. */
+export async function liveCounts(
+  database: pg.Pool,
+): Promise<Readonly<Record<'executions' | 'tasks', Readonly<Record<string, number>>>>> {
+  const live = `${schema}.executions e where e.finished_at is null`
+  const [executions, tasks] = await Promise.all([
+    database.query(`select status, count(*)::integer as n from ${live} group by status`),
+    database.query(
+      `select t.status, count(*)::integer as n from ${schema}.task_runs t where t.execution_id in (select id from ${live}) group by t.status`,
+    ),
+  ])
+  const byStatus = (rows: { status: string; n: number }[]) =>
+    Object.fromEntries(rows.map(({ status, n }) => [status, n]))
+  return { executions: byStatus(executions.rows), tasks: byStatus(tasks.rows) }
 }

@@ -8,7 +8,7 @@ import { applyTriggers, triggerTables } from './triggers-fold.ts'
 /** The read models of the workflow engine. */
 export const workflowProjection: Projection = {
   name: 'workflows',
-  version: 4,
+  version: 5,
   streams: ['EVT_WORKFLOWS', 'EVT_EXECUTIONS', 'EVT_AUDIT'],
   tables: [flowTables, executionTables, triggerTables, auditTables].join('\n'),
   async apply(target, messages) {

@@ -339,19 +339,22 @@ export class Advance {
   #items(key: string, tasks: readonly TaskPlan[], opening: ItemsOpening): Outcome {
     for (const index of [...this.#run(key)!.loop!.live]) this.#iteration(key, tasks, index)
     for (;;) {
-      const { next, live, failed } = this.#run(key)!.loop!
+      const { next, live, failed, due } = this.#run(key)!.loop!
+      const [again] = Object.keys(due ?? {})
       const stops = failed > 0 && opening.onFailure !== 'continue'
       if (stops && opening.onFailure === 'cancel' && live.length > 0) {
         for (const index of live) this.#cancelIteration(key, index)
         continue
       }
       const room = live.length < opening.concurrency && this.state.stage === 'running'
-      if (stops || next >= opening.count || !room) {
-        if (live.length > 0 || (!stops && next < opening.count)) return 'live'
+      const left = again !== undefined || next < opening.count
+      if (stops || !left || !room) {
+        if (live.length > 0 || (!stops && left)) return 'live'
         return failed > 0 ? 'failed' : 'success'
       }
-      this.emit(IterationStarted.of({ run: key, index: next, at: this.#around.now }))
-      this.#iteration(key, tasks, next)
+      const index = again === undefined ? next : Number(again)
+      this.emit(IterationStarted.of({ run: key, index, at: this.#around.now }))
+      this.#iteration(key, tasks, index)
     }
   }
 

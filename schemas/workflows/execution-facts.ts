@@ -90,13 +90,33 @@ export const Opening = Type.Union([
 ])
 export type Opening = Static<typeof Opening>
 
-/** What another execution has done already, for one that goes on from there. */
-const Carried = Type.Object({
+const Iterations = Type.Array(Type.Union([Type.Record(text(), Value), Type.Null()]))
+
+/** A run that need not be run again. */
+const ThroughRun = Type.Object({
   status: Type.Union([Type.Literal('success'), Type.Literal('skipped')]),
   outputs: Type.Optional(Value),
   /** Of a loop, by index: what the tasks of an iteration have given, by task. */
-  iterations: Type.Optional(Type.Array(Type.Union([Type.Record(text(), Value), Type.Null()]))),
+  iterations: Type.Optional(Iterations),
 })
+const BegunLoop = Type.Object({
+  status: Type.Literal('begun'),
+  opening: Opening,
+  next: Type.Integer({ description: 'the first item, or round, that was never started' }),
+  iterations: Iterations,
+  due: Type.Record(text(), Type.Record(text(), Type.Unknown()), {
+    description: 'by index, iterations that are to be started again: what is done in them, by key within the iteration',
+  }),
+})
+/** A loop that is not through. */
+export interface BegunLoop extends Omit<Static<typeof BegunLoop>, 'due'> {
+  readonly due: Due
+}
+/** What another execution has done already, for one that goes on from there. */
+export type Carried = Static<typeof ThroughRun> | BegunLoop
+/** By index of an iteration: what is done in it, by key within it. */
+export type Due = Readonly<Record<string, Readonly<Record<string, Carried>>>>
+const Carried = Type.Unsafe<Carried>(Type.Union([ThroughRun, BegunLoop]))
 
 const run = { run: text({ description: 'key of the task run: names and [iterations] from the outside in' }) }
 const attempt = { ...run, attempt: Type.Integer({ minimum: 1 }) }

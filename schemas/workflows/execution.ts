@@ -1,6 +1,9 @@
 import type { Static } from 'typebox'
 import type { Aggregate } from '../../bus/message.ts'
 import {
+  type BegunLoop,
+  type Carried,
+  type Due,
   type ExecutionCreated,
   type ExecutionFact,
   executionEvents,
@@ -36,6 +39,8 @@ export interface ExecutionState {
   readonly runs: Readonly<Record<string, Run>>
   /** Names of tasks that have run to an end: their number is `tasksExecuted`. */
   readonly executed: Readonly<Record<string, true>>
+  /** Loops that the execution this one repeats has begun, by key, until they are opened here. Absent: none. */
+  readonly begun?: Readonly<Record<string, BegunLoop>>
   /** How often a control task began again, with nothing under it: the generation of runs that begin now. Absent: 0. */
   readonly generation?: number
 }
@@ -78,6 +83,10 @@ export interface Loop {
   readonly failed: number
   /** By index: what the tasks of an iteration have given, by task. */
   readonly results: readonly (Readonly<Record<string, Value>> | null)[]
+  /** Iterations before `next` that are to be started again, with what is done in them. Absent: none. */
+  readonly due?: Due
+  /** Those that have failed, with what was done in them, for whoever repeats the execution. Absent: none. */
+  readonly broken?: Due
 }
 
 export const rootKey = ''
@@ -129,7 +138,10 @@ export function evolveAll(state: ExecutionState, facts: readonly ExecutionFact[]
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
-type MutableLoop = { next: number; live: number[]; failed: number; results: (Readonly<Record<string, Value>> | null)[] }
+type MutableLoop = Omit<Mutable<Loop>, 'live' | 'results'> & {
+  live: number[]
+  results: (Readonly<Record<string, Value>> | null)[]
+}
 
 /** A state that facts are added to. The state it began with stays as it was. */
 export class Draft {
@@ -193,8 +205,7 @@ export class Draft {
         this.#change(fact.data.run, { phase: fact.data.phase, failure: fact.data.failure ?? null })
         return
       case 'executions.task.iteration-started':
-        this.#loop(fact.data.run).live.push(fact.data.index)
-        this.#loop(fact.data.run).next = fact.data.index + 1
+        this.#startIteration(fact.data.run, fact.data.index)
         return
       case 'executions.task.iteration-ended':
         this.#endIteration(fact.data)
@@ -236,14 +247,21 @@ export class Draft {
   #create(created: Created): void {
     this.state.stage = 'queued'
     this.state.created = created
-    for (const [key, { status, outputs, iterations }] of Object.entries(created.carried ?? {})) {
-      const task = key.slice(key.lastIndexOf('.') + 1)
-      const run = newRun({ task, type: '', at: created.at, lease: null })
-      const loop = iterations && { next: iterations.length, live: [], failed: 0, results: iterations }
-      this.#put(key, { ...run, status, outputs: outputs ?? null, loop: loop ?? null })
-      if (status === 'success') this.#executed(task)
-      for (const results of iterations ?? []) for (const each of Object.keys(results ?? {})) this.#executed(each)
+    for (const [key, carried] of Object.entries(created.carried ?? {})) this.#carry(key, carried, created.at)
+  }
+
+  #carry(key: string, carried: Carried, at: number): void {
+    for (const results of carried.iterations ?? []) for (const each of Object.keys(results ?? {})) this.#executed(each)
+    if (carried.status === 'begun') {
+      this.state.begun = { ...this.state.begun, [key]: carried }
+      return
     }
+    const { status, outputs, iterations } = carried
+    const task = key.slice(key.lastIndexOf('.') + 1)
+    const loop = iterations && { next: iterations.length, live: [], failed: 0, results: iterations }
+    const run = newRun({ task, type: '', at, lease: null })
+    this.#put(key, { ...run, status, outputs: outputs ?? null, loop: loop ?? null })
+    if (status === 'success') this.#executed(task)
   }
 
   #end({ status, at, outputs, failure }: Extract<ExecutionFact, { type: 'executions.execution.ended' }>['data']): void {
@@ -289,7 +307,31 @@ export class Draft {
   #open({ run: key, opening, at, deadlineAt }: Extract<ExecutionFact, { type: 'executions.task.opened' }>['data']) {
     const run = this.#runs[key]
     if (run === undefined) return
-    this.#put(key, opened(run, { opening, at, deadlineAt: run.deadlineAt ?? deadlineAt }))
+    const begun = this.state.begun?.[key]
+    if (begun === undefined || begun.opening.kind !== opening.kind) {
+      this.#put(key, opened(run, { opening, at, deadlineAt: run.deadlineAt ?? deadlineAt }))
+      return
+    }
+    // It goes on with the items that it has begun, whatever they are by now.
+    const { [key]: _, ...others } = this.state.begun!
+    this.state.begun = others
+    const { next, iterations: results, due } = begun
+    this.#put(key, {
+      ...opened(run, { opening: begun.opening, at, deadlineAt: run.deadlineAt ?? deadlineAt }),
+      loop: { next, live: [], failed: 0, results, due },
+    })
+  }
+
+  #startIteration(key: string, index: number): void {
+    const loop = this.#loop(key)
+    loop.live.push(index)
+    loop.next = Math.max(loop.next, index + 1)
+    const done = loop.due?.[index]
+    if (done === undefined) return
+    const { [index]: _, ...due } = loop.due!
+    loop.due = due
+    const { at } = this.#runs[key]!
+    for (const [inner, carried] of Object.entries(done)) this.#carry(childPrefix(key, index) + inner, carried, at)
   }
 
   #endIteration(data: Extract<ExecutionFact, { type: 'executions.task.iteration-ended' }>['data']): void {
@@ -297,7 +339,10 @@ export class Draft {
     const loop = this.#loop(key)
     loop.live = loop.live.filter((each) => each !== index)
     loop.results[index] = outputs
-    if (failed) loop.failed++
+    if (failed) {
+      loop.failed++
+      loop.broken = { ...loop.broken, [index]: doneUnder(this.#runs, childPrefix(key, index)) }
+    }
     // The first failure is the one that is told.
     if (failed && failure !== undefined && this.#runs[key]!.failure === null) this.#change(key, { failure })
     this.#forget(childPrefix(key, index))
@@ -322,8 +367,8 @@ export class Draft {
   #loop(key: string): MutableLoop {
     const run = this.#runs[key]!
     if (!this.#ownLoops.has(key)) {
-      const { next, live, failed, results } = run.loop ?? { next: 0, live: [], failed: 0, results: [] }
-      this.#change(key, { loop: { next, live: [...live], failed, results: [...results] } })
+      const loop = run.loop ?? { next: 0, live: [], failed: 0, results: [] }
+      this.#change(key, { loop: { ...loop, live: [...loop.live], results: [...loop.results] } })
       this.#ownLoops.add(key)
     }
     return this.#runs[key]!.loop as MutableLoop
@@ -334,6 +379,42 @@ export class Draft {
       if (key !== rootKey && key.startsWith(prefix)) delete this.#runs[key]
     }
   }
+}
+
+/**
+ * What is done below a prefix, by key behind it, for an execution that goes on from there: runs that have succeeded, and loops that are
+ * not through. What was skipped is asked again.
+ */
+function doneUnder(runs: Readonly<Record<string, Run>>, prefix: string): Readonly<Record<string, Carried>> {
+  const done: Record<string, Carried> = {}
+  for (const [key, run] of Object.entries(runs)) {
+    if (!key.startsWith(prefix) || key.includes('[', prefix.length)) continue
+    const carried = run.status === 'success' ? throughRun(run, 'success') : begunLoop(runs, key)
+    if (carried !== null) done[key.slice(prefix.length)] = carried
+  }
+  return done
+}
+
+/** A run that need not be run again. */
+export function throughRun({ outputs, loop }: Run, status: 'success' | 'skipped'): Carried {
+  // What failed in a loop was allowed to; a hole is what nobody has come to.
+  const iterations = loop && Array.from(loop.results, (each) => each ?? null)
+  return { status, ...(outputs && { outputs }), ...(iterations && { iterations }) }
+}
+
+/** How far a loop has come that is not through; null for what is none, or has not begun. */
+export function begunLoop(runs: Readonly<Record<string, Run>>, key: string): BegunLoop | null {
+  const { opening, loop, status } = runs[key] ?? {}
+  if (!loop || status === 'success' || (opening?.kind !== 'items' && opening?.kind !== 'round')) return null
+  // Folded when it was not kept which have failed.
+  if (loop.failed > Object.keys(loop.broken ?? {}).length) return null
+  const due: Record<string, Readonly<Record<string, Carried>>> = { ...loop.due, ...loop.broken }
+  for (const index of loop.live) due[index] = doneUnder(runs, childPrefix(key, index))
+  const iterations = Array.from(loop.results, (each, index) => (due[index] === undefined ? (each ?? null) : null))
+  if (opening.kind === 'items') return { status: 'begun', opening, next: loop.next, iterations, due }
+  // Of rounds there is one at a time; behind one that is through its condition is asked again.
+  const next = due[opening.round] === undefined ? loop.next : opening.round
+  return { status: 'begun', opening: { ...opening, goOn: true }, next, iterations, due }
 }
 
 function newRun(known: Pick<Run, 'task' | 'type' | 'at' | 'lease'>): Run {

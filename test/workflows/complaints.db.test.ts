@@ -1,0 +1,200 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { workflowStage } from './stage.ts'
+
+/** What users of other engines complain of, and what has to be so here: see also `complaints.bus.test.ts`. */
+
+const { ask, save, execute, inStatus, until, faults } = await workflowStage(t)
+const ended = ['SUCCESS', 'FAILED', 'CANCELLED', 'TIMED_OUT']
+
+/** A server that keeps what it was asked, says no to some paths and nothing to others. */
+async function shop(t: Pick<Tap, 'teardown'>) {
+  const called: string[] = []
+  const [broken, silent] = [new Set<string>(), new Set<string>()]
+  const server = createServer(({ url = '' }, response) => {
+    called.push(url)
+    if (broken.has(url)) response.writeHead(400)
+    if (!silent.has(url)) response.end(JSON.stringify({ path: url }))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { url, called, broken, silent }
+}
+type Tap = typeof t
+
+const call = (name: string, url: string) => `{ name: ${name}, type: http.request, properties: { url: '${url}' } }`
+const retried = async (id: string) => (await ask('POST', `/executions/${id}/retry`)).json.executionId as string
+
+t.test('a for-each that failed part-way goes on where it was', async (t) => {
+  for (const [onFailure, then] of [
+    ['cancel', ['/ship/2', '/pay/3', '/ship/3', '/pay/4', '/ship/4', '/after']],
+    ['wait', ['/ship/2', '/pay/3', '/ship/3', '/pay/4', '/ship/4', '/after']],
+    ['continue', ['/ship/2', '/ship/4', '/after']],
+  ] as const) {
+    const { url, called, broken } = await shop(t)
+    const flow = await save(`name: orders-${onFailure}
+tasks:
+  - name: each
+    type: core.foreach
+    properties: { items: [1, 2, 3, 4], onFailure: ${onFailure} }
+    tasks:
+      - ${call('pay', `${url}/pay/{{ item }}`)}
+      - ${call('ship', `${url}/ship/{{ item }}?paid={{ outputs.pay.status_code }}`).replace('?paid', '?paid')}
+  - ${call('after', `${url}/after`)}
+outputs:
+  shipped: '{{ outputs.each.iterations | map: "ship" | map: "body" | map: "path" | join: " " }}'
+  paid: '{{ outputs.each.iterations | map: "pay" | map: "status_code" | join: " " }}'
+`)
+    const paths = () => called.splice(0).map((path) => path.replace('?paid=200', ''))
+    broken.add('/ship/2?paid=200').add('/ship/4?paid=200')
+    const id = await execute(flow)
+    await inStatus(id, 'FAILED')
+    t.ok(paths().includes('/pay/2'))
+    // It fails once more, and goes on once more: nothing is forgotten between.
+    const second = await retried(id)
+    await inStatus(second, 'FAILED')
+    const again = paths()
+    t.notOk(again.includes('/pay/1') || again.includes('/pay/2') || again.includes('/ship/1'), again.join())
+    broken.clear()
+    const third = await retried(second)
+    const { execution } = await inStatus(third, ...ended)
+    t.equal(execution.status, 'SUCCESS')
+    t.same(paths(), then, onFailure)
+    t.same(JSON.parse(execution.outputs), {
+      shipped: [1, 2, 3, 4].map((item) => `/ship/${item}?paid=200`).join(' '),
+      paid: '200 200 200 200',
+    })
+  }
+})
+
+t.test('so do loops in loops, loops with a condition, and one that was cancelled', async (t) => {
+  const { url, called, broken, silent } = await shop(t)
+  const nested = await save(`name: nested
+tasks:
+  - name: outer
+    type: core.foreach
+    properties: { items: [a, b, c] }
+    tasks:
+      - ${call('open', `${url}/open/{{ item }}`)}
+      - name: inner
+        type: core.foreach
+        properties: { items: [1, 2, 3] }
+        tasks:
+          - ${call('do', `${url}/do/{{ parent.item }}{{ item }}`)}
+      - name: maybe
+        type: core.if
+        properties: { condition: true }
+        then:
+          - ${call('one', `${url}/one/{{ item }}`)}
+          - ${call('two', `${url}/two/{{ item }}`)}
+`)
+  broken.add('/do/b2')
+  const first = await execute(nested)
+  await inStatus(first, 'FAILED')
+  called.length = 0
+  broken.clear()
+  broken.add('/two/b')
+  const second = await retried(first)
+  await inStatus(second, 'FAILED')
+  t.same(called.splice(0), ['/do/b2', '/do/b3', '/one/b', '/two/b'])
+  broken.clear()
+  await inStatus(await retried(second), 'SUCCESS')
+  const rest = ['/open/c', '/do/c1', '/do/c2', '/do/c3', '/one/c', '/two/c']
+  t.same(called.splice(0), ['/two/b', ...rest])
+
+  const rounds = await save(`name: rounds
+tasks:
+  - name: loop
+    type: flow.while
+    properties: { condition: '{% assign rounds = outputs["loop"]["iterations"] | size %}{{ rounds < 4 }}' }
+    tasks:
+      - ${call('read', `${url}/read/{{ index }}`)}
+      - ${call('write', `${url}/write/{{ index }}`)}
+`)
+  broken.add('/write/2')
+  const stopped = await execute(rounds)
+  await inStatus(stopped, 'FAILED')
+  called.length = 0
+  broken.clear()
+  await inStatus(await retried(stopped), 'SUCCESS')
+  t.same(called.splice(0), ['/write/2', '/read/3', '/write/3'])
+
+  const flow = await save(`name: cut-off
+tasks:
+  - name: each
+    type: core.foreach
+    properties: { items: [1, 2, 3], concurrency: 1 }
+    tasks:
+      - ${call('get', `${url}/get/{{ item }}`)}
+      - ${call('put', `${url}/put/{{ item }}`)}
+`)
+  silent.add('/put/2')
+  const cut = await execute(flow)
+  await until(async () => (called.includes('/put/2') ? true : null))
+  await ask('POST', `/executions/${cut}/cancel`)
+  await inStatus(cut, 'CANCELLED')
+  called.length = 0
+  silent.clear()
+  await inStatus(await retried(cut), 'SUCCESS')
+  t.same(called, ['/put/2', '/get/3', '/put/3'])
+})
+
+t.test('any task can be the first one again, with the flow as it was and as it is', async (t) => {
+  const { url, called, broken } = await shop(t)
+  const yaml = (path: string) => `name: mended
+tasks:
+  - ${call('a', `${url}/a`)}
+  - ${call('b', `${url}/${path}`)}
+  - ${call('c', `${url}/c`)}
+`
+  broken.add('/wrong')
+  const flow = await save(yaml('wrong'))
+  const failed = await execute(flow)
+  await inStatus(failed, 'FAILED')
+  await ask('PUT', `/flows/${flow}`, { body: { yamlContent: yaml('right') } })
+  const restart = async (id: string, body: Record<string, unknown>) => {
+    called.length = 0
+    const { json } = await ask('POST', `/executions/${id}/restart`, { body })
+    const { execution } = await inStatus(json.executionId, ...ended)
+    return {
+      id: json.executionId as string,
+      status: execution.status,
+      revision: execution.revision,
+      called: [...called],
+    }
+  }
+  t.match(await restart(failed, { fromTask: 'b', revision: 'original' }), { status: 'FAILED', called: ['/wrong'] })
+  const mended = await restart(failed, { fromTask: 'b', revision: 'latest' })
+  t.match(mended, { status: 'SUCCESS', called: ['/right', '/c'] })
+  t.match(await restart(mended.id, { fromTask: 'c' }), { status: 'SUCCESS', called: ['/c'] })
+  t.match(await restart(failed, { fromTask: 'a', revision: 'latest' }), { called: ['/a', '/right', '/c'] })
+  const replayed = (await ask('POST', `/executions/${failed}/replay`, { body: { revision: 'latest' } })).json
+  await inStatus(replayed.executionId, 'SUCCESS')
+})
+
+t.test('totals are what happened', async (t) => {
+  const { text } = await ask('GET', '/metrics')
+  const value = (name: string) =>
+    Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.split(' ')
+        .at(-1),
+    )
+  const counted = async (status: string) =>
+    Number((await ask('GET', `/executions?status=${status}&limit=1`)).headers.get('x-total-count'))
+  for (const status of ['SUCCESS', 'FAILED', 'CANCELLED']) {
+    t.equal(value(`busbar_workflows_executions{status="${status}"}`), await counted(status))
+    t.equal(value(`busbar_workflows_executions_total{status="${status}"}`), await counted(status))
+    t.equal(value(`busbar_workflows_execution_duration_seconds_count{status="${status}"}`), await counted(status))
+  }
+  t.ok(value('busbar_workflows_tasks_total{type="http.request",status="FAILED"}') >= 5)
+})
+
+t.test('nothing was given up', async (t) => t.same(faults, []))
