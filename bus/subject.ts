@@ -77,6 +77,29 @@ export function waitingSubjects(flowId: string): string {
   return `${subject('waiting', flowId)}.*`
 }
 
+/** `delivery.<trigger>`: what a webhook was sent and has not handed on yet. */
+export function deliverySubject(triggerId: string): string {
+  return subject('delivery', triggerId)
+}
+
+/** `backlog.executions.<execution>`: one that waits because its flow or namespace has its share of a worker already. */
+export function backlogSubject(executionId: string): string {
+  return subject('backlog', 'executions', executionId)
+}
+
+/** `backlog.tasks.<group>.<id>`: a task on the queue that waits for the same reason. */
+export function taskBacklogSubject(group: string, id: string): string {
+  return subject('backlog', 'tasks', group, id)
+}
+
+/** Matches what waits of all executions. */
+export const backlogSubjects = 'backlog.executions.*'
+
+/** Matches what waits of a group's tasks. */
+export function taskBacklogSubjects(group: string): string {
+  return `${subject('backlog', 'tasks', group)}.>`
+}
+
 /** `timer.<purpose>.<id>`: one timer; a second schedule on it takes the place of the first. */
 export function timerSubject(purpose: string, id: string): string {
   return subject('timer', purpose, id)

@@ -54,6 +54,8 @@ const maxCallBytes = maxMessageBytes + 128 * 1024
 const maxWaitingCallBytes = 256 * 1024 ** 2
 /** What a function may answer, 6 MB, and the headers. */
 const maxOutcomeBytes = 6 * 1024 ** 2 + 128 * 1024
+/** A body of 1 MB, the headers and the query. */
+const maxDeliveryBytes = 2 * maxMessageBytes
 /** The largest value a key-value bucket takes. */
 export const maxValueBytes = 64 * 1024
 
@@ -81,6 +83,25 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     // In the order in which they came; who has its turn is deleted.
     stream(options, { name: 'WAITING', subjects: ['waiting.>'], max_msgs_per_subject: 1 }),
     stream(options, { name: 'TASKS', subjects: ['task.>'], retention: RetentionPolicy.Workqueue }),
+    // References to what lies elsewhere, which is looked for again when one is lost.
+    stream(options, {
+      name: 'BACKLOG',
+      subjects: ['backlog.>'],
+      retention: RetentionPolicy.Workqueue,
+      ...((options.replicas ?? 1) === 1 && { persist_mode: 'async' }),
+    }),
+    stream(options, {
+      name: 'DELIVERIES',
+      subjects: ['delivery.>'],
+      max_age: nanos(30 * day),
+      max_bytes: 2 * 1024 ** 3,
+      max_msgs_per_subject: 10_000,
+      discard: DiscardPolicy.New,
+      discard_new_per_subject: true,
+      max_msg_size: maxDeliveryBytes,
+      // A delivery that is sent again is the same for so long.
+      duplicate_window: nanos(60 * 60_000),
+    }),
     stream(options, {
       name: 'CALLS',
       subjects: ['call.>'],

@@ -29,6 +29,7 @@ const fired = (summary: string, sent: boolean): Operation => ({
   ...(sent && { requestBody: body({}, { required: false }) }),
   responses: {
     200: json('Accepted, or the result', ref('Accepted')),
+    202: json('Kept for an execution of several deliveries', object({ status: text, deliveryId: text })),
     ...none,
     ...failures({
       401: 'The signature is missing, wrong or too old',
@@ -101,6 +102,11 @@ export const triggerSchemas = {
       inputs: { ...anyObject, description: 'Templates over `trigger`' },
       declared: { ...flag, description: "Whether the flow's YAML says so" },
       lastFiredAt: nullable(time),
+      lastExecution: nullable(object({ id: text, status: text, error: nullable(text) })),
+      lastRefusal: nullable({
+        ...object({ at: time, code: text, error: text }),
+        description: 'Why it last could not start an execution',
+      }),
       nextFireAt: nullable(time),
       createdAt: time,
       updatedAt: time,

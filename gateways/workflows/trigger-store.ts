@@ -2,8 +2,11 @@ import type { Bus } from '../../bus/connect.ts'
 import { type Loaded, load } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { also, decideTogether } from '../../bus/together.ts'
+import type { Rejected } from '../../schemas/failure.ts'
 import {
+  decideRefused,
   requireTrigger,
+  type Saved,
   type SavedTrigger,
   type TriggerFact,
   type TriggerState,
@@ -49,4 +52,14 @@ export async function changeTrigger(
       return also(eventSubject('workflows', 'webhook-key', change.keyId), webhookKey, change.decide)
     }),
   )
+}
+
+/** Keeps with a trigger that it could not start an execution. @throws {BusUnavailable} */
+export async function tellRefused(
+  { bus }: { readonly bus: Bus },
+  { triggerId }: Saved,
+  { code, message }: Rejected,
+  at: number,
+): Promise<void> {
+  await changeTrigger(bus, triggerId, 'busbar', (state) => decideRefused(state, { code, message, at }))
 }

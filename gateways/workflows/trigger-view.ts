@@ -1,4 +1,4 @@
-import type { TriggerRow } from '../../projections/workflows/triggers-read.ts'
+import type { LastExecution, TriggerRow } from '../../projections/workflows/triggers-read.ts'
 import { mayAct } from '../../schemas/workflows/role.ts'
 import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
 import { nextTriggerTick } from '../../schemas/workflows/trigger-ticks.ts'
@@ -6,7 +6,7 @@ import type { Principal } from './auth-principal.ts'
 
 /** A trigger as the API has it. Who may not change it does not see the key that fires it. */
 export function shownTrigger(row: TriggerRow, { role }: Principal, now: number) {
-  const { id, flowId, name, type, enabled, config, inputs, declared, since, lastTick, lastFiredAt } = row
+  const { id, flowId, name, type, enabled, config, inputs, declared, since, lastTick, lastRefusal, last } = row
   const { key, ...open } = config
   const saved = { triggerId: id, flowId, name, type, enabled, config, inputs, declared, by: '', at: since }
   const next = enabled ? nextTriggerTick({ saved, since }, Math.max(now, lastTick ?? 0)) : null
@@ -19,7 +19,10 @@ export function shownTrigger(row: TriggerRow, { role }: Principal, now: number) 
     config: key === undefined || !mayAct(role, 'editor') ? open : { key, ...open },
     inputs,
     declared,
-    lastFiredAt: iso(lastFiredAt),
+    lastFiredAt: iso(last?.at ?? null),
+    lastExecution: last === null ? null : { id: last.id, status: last.status, error: last.error },
+    lastRefusal:
+      lastRefusal === null ? null : { at: iso(lastRefusal.at), code: lastRefusal.code, error: lastRefusal.message },
     nextFireAt: iso(next),
     createdAt: iso(row.createdAt),
     updatedAt: iso(row.updatedAt),
@@ -27,8 +30,8 @@ export function shownTrigger(row: TriggerRow, { role }: Principal, now: number) 
 }
 
 export function rowOf(
-  { saved, enabled, since, lastTick, createdAt, updatedAt }: SavedTrigger,
-  lastFiredAt: number | null,
+  { saved, enabled, since, lastTick, lastRefusal, createdAt, updatedAt }: SavedTrigger,
+  last: LastExecution | null,
 ): TriggerRow {
   const { triggerId: id, flowId, name, type, config, inputs, declared } = saved
   return {
@@ -42,7 +45,8 @@ export function rowOf(
     declared,
     since,
     lastTick,
-    lastFiredAt,
+    lastRefusal: lastRefusal ?? null,
+    last,
     createdAt,
     updatedAt,
   }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
-import { lastFiredAt, listTriggers } from '../../projections/workflows/triggers-read.ts'
+import { lastStarted, listTriggers } from '../../projections/workflows/triggers-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import {
   decideDeleteTrigger,
@@ -147,8 +147,8 @@ async function changed(
 }
 
 async function shown(service: WorkflowService, request: FastifyRequest, state: SavedTrigger) {
-  const fired = await lastFiredAt(service.database, state.saved.triggerId)
-  return shownTrigger(rowOf(state, fired), service.principalOf(request), service.now())
+  const last = await lastStarted(service.database, state.saved.triggerId)
+  return shownTrigger(rowOf(state, last), service.principalOf(request), service.now())
 }
 
 async function list(service: WorkflowService, request: FastifyRequest, reply: FastifyReply) {

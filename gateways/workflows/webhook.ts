@@ -10,7 +10,8 @@ import { loadFlow } from './flow-store.ts'
 import { idempotencyKey, invalid, parsed } from './request.ts'
 import type { WorkflowService } from './service.ts'
 import { startTriggered } from './trigger-start.ts'
-import { loadTrigger, triggerOfKey } from './trigger-store.ts'
+import { loadTrigger, tellRefused, triggerOfKey } from './trigger-store.ts'
+import { gatherDelivery } from './webhook-batch.ts'
 import { WebhookRate } from './webhook-rate.ts'
 
 type ByKey = { Params: { key: string } }
@@ -51,21 +52,36 @@ export function webhookRoutes(app: FastifyInstance, service: WorkflowService): v
       // A delivery that is sent again under its signature is the same.
       const cause = key !== null ? `key/${key}` : signature === null ? `call/${newId()}` : `signed/${signature}`
       const brings = { method: request.method, headers: headersOf(request), query, body }
-      const started = await startTriggered(service, saved, { cause, brings, body, at: service.now() })
+      if (told.batch !== undefined) {
+        if (wait !== null) throw invalid('wait', 'cannot be asked of a webhook that gathers its deliveries')
+        const delivery = { at: service.now(), ...brings }
+        const deliveryId = await gatherDelivery(service, saved, { cause, delivery })
+        return await reply.code(202).send({ status: 'GATHERED', deliveryId })
+      }
+      const firing = { cause, brings, body, at: service.now() }
+      const started = await startTriggered(service, saved, firing).catch((error) => refused(service, saved, error))
       return await answers.answer(reply, started, wait ?? (told.wait === true ? defaultWaitSeconds : 0))
     },
   })
 }
 
 /** @throws {Rejected} `workflows/trigger-not-found` also for one that is disabled */
-async function triggerOf({ bus }: WorkflowService, key: string): Promise<SavedTrigger> {
+async function triggerOf({ bus, now }: WorkflowService, key: string): Promise<SavedTrigger> {
   const triggerId = keySyntax.test(key) ? await triggerOfKey(bus, key) : null
   const state = triggerId === null ? null : (await loadTrigger(bus, triggerId)).state
   if (state?.stage === 'saved' && state.enabled) {
     const flow = (await loadFlow(bus, state.saved.flowId)).state
     if (flow.stage === 'saved' && flow.enabled) return state
+    const disabled = new Rejected('workflows/flow-disabled', 'The flow is disabled')
+    if (flow.stage === 'saved') await tellRefused({ bus }, state.saved, disabled, now())
   }
   throw new Rejected('workflows/trigger-not-found', 'There is no such webhook')
+}
+
+/** Whoever calls is told, and whoever has made the trigger finds it there. */
+async function refused(service: WorkflowService, saved: SavedTrigger['saved'], error: unknown): Promise<never> {
+  if (error instanceof Rejected) await tellRefused(service, saved, error, service.now())
+  throw error
 }
 
 function allowMethod(

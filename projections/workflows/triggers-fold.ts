@@ -17,6 +17,7 @@ create table triggers (
   declared boolean not null,
   since timestamptz not null,
   last_tick timestamptz,
+  last_refusal jsonb,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   created_sequence bigint not null
@@ -51,6 +52,11 @@ export async function applyTriggers({ client, bus }: ProjectionTarget, messages:
         case 'workflows.trigger.fired':
           await client.query('update triggers set last_tick = $2 where id = $1', [id, storableTime(fact.data.tick)])
           break
+        case 'workflows.trigger.refused': {
+          const { triggerId: _, ...refusal } = fact.data
+          await client.query('update triggers set last_refusal = $2 where id = $1', [id, storableJson(refusal)])
+          break
+        }
         case 'workflows.trigger.deleted':
           await client.query('delete from triggers where id = $1', [id])
           break

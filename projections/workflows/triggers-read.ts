@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Refusal } from '../../schemas/workflows/trigger.ts'
 import type { TriggerType } from '../../schemas/workflows/trigger-plan.ts'
 import { schemaOf } from '../projector.ts'
 import type { Page } from './executions-read.ts'
@@ -16,10 +17,20 @@ export interface TriggerRow {
   readonly declared: boolean
   readonly since: number
   readonly lastTick: number | null
-  /** When it last started an execution. */
-  readonly lastFiredAt: number | null
+  /** Why it last could not start an execution; null: it always could. */
+  readonly lastRefusal: Refusal | null
+  readonly last: LastExecution | null
   readonly createdAt: number
   readonly updatedAt: number
+}
+
+/** The execution that a trigger started last. */
+export interface LastExecution {
+  readonly id: string
+  readonly status: string
+  readonly error: string | null
+  /** When it was created. */
+  readonly at: number
 }
 
 export interface TriggerFilter {
@@ -33,8 +44,9 @@ export interface TriggerFilter {
 
 const schema = schemaOf(workflowProjection)
 const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`
-const lastFired = (id: string) =>
-  `(select ${ms('max(e.created_at)')} from ${schema}.executions e where e.trigger ? 'id' and e.trigger->>'id' = ${id})`
+const lastExecution = (id: string) =>
+  `(select json_build_object('id', e.id, 'status', e.status, 'error', e.failure->>'message', 'at', ${ms('e.created_at')})
+    from ${schema}.executions e where e.trigger ? 'id' and e.trigger->>'id' = ${id} order by e.created_at desc limit 1)`
 
 /** Newest first. @param cursor `next` of the page before */
 export async function listTriggers(
@@ -51,7 +63,7 @@ export async function listTriggers(
   const counted = database.query(`select count(*)::integer as total ${from}`, values)
   const found = database.query(
     `select id, flow_id as "flowId", name, type, enabled, config, inputs, declared, ${ms('since')} as since,
-       ${ms('last_tick')} as "lastTick", ${lastFired('t.id')} as "lastFiredAt", ${ms('created_at')} as "createdAt",
+       ${ms('last_tick')} as "lastTick", last_refusal as "lastRefusal", ${lastExecution('t.id')} as last, ${ms('created_at')} as "createdAt",
        ${ms('updated_at')} as "updatedAt", created_sequence::text as sequence
      ${from} ${cursor === undefined ? '' : `and created_sequence < ${Number(cursor)}`}
      order by created_sequence desc limit ${limit + 1}`,
@@ -63,8 +75,8 @@ export async function listTriggers(
   return { rows: page.map(({ sequence: _, ...row }) => row), total: totals[0].total, next }
 }
 
-/** When a trigger last started an execution, epoch ms; null when it never has. */
-export async function lastFiredAt(database: pg.Pool, triggerId: string): Promise<number | null> {
-  const { rows } = await database.query(`select ${lastFired('$1')} as at`, [triggerId])
-  return rows[0].at
+/** What a trigger has started last; null when it never has. */
+export async function lastStarted(database: pg.Pool, triggerId: string): Promise<LastExecution | null> {
+  const { rows } = await database.query(`select ${lastExecution('$1')} as last`, [triggerId])
+  return rows[0].last
 }

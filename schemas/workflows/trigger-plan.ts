@@ -6,6 +6,9 @@ import { parseDuration } from './duration.ts'
 /** How many of the ticks that were missed are made up for at the most. */
 export const maxMissedTicks = 100
 
+/** Deliveries of a webhook that one execution gets at the most. */
+export const maxBatchCount = 1_000
+
 /** A trigger that a flow's YAML declares. */
 export interface TriggerPlan {
   /** Unique in the flow. */
@@ -59,6 +62,22 @@ export const triggerConfigs = {
         ),
       ),
       wait: Type.Optional(Type.Boolean({ description: 'Whether the answer waits for the end' })),
+      batch: Type.Optional(
+        Type.Object(
+          {
+            count: Type.Optional(
+              Type.Integer({ minimum: 1, maximum: maxBatchCount, description: 'With so many of them. Default 1,000' }),
+            ),
+            window: Type.Optional(duration('So long after the first of them: `15m`')),
+            debounce: Type.Optional(duration('When none has come for so long: `5s`')),
+          },
+          {
+            ...closed,
+            minProperties: 1,
+            description: 'Gathers deliveries into one execution, which starts with whichever of these comes first',
+          },
+        ),
+      ),
     },
     closed,
   ),
@@ -116,6 +135,8 @@ export type TriggerConfig<Type extends TriggerType> = Static<(typeof triggerConf
 const minIntervalMs = 1_000
 const maxIntervalMs = 366 * 86_400_000
 const maxToleranceMs = 86_400_000
+const minBatchMs = 100
+const maxBatchMs = 86_400_000
 /** Of subjects that are the platform's or the server's own. */
 const ownSubjects = new RegExp(`^(${platformRoots.join('|')}|_[^.]*|\\$[^.]*|[*>])(\\.|$)`)
 const subjectSyntax = /^[^\s.*>]+(\.([^\s.*>]+|\*))*(\.>)?$/
@@ -148,7 +169,15 @@ export function triggerMistake(
   if (type === 'webhook' && config.tolerance !== undefined) {
     const toleranceMs = parseDuration(config.tolerance)
     if (toleranceMs === null) return at('tolerance', 'must be a duration: 30s, 5m, or 0')
-    return toleranceMs <= maxToleranceMs ? null : at('tolerance', 'must be at most a day')
+    if (toleranceMs > maxToleranceMs) return at('tolerance', 'must be at most a day')
+  }
+  if (type === 'webhook' && config.batch !== undefined) {
+    if (config.wait === true) return at('wait', 'cannot be asked of a webhook that gathers its deliveries')
+    for (const [member, value] of Object.entries(config.batch as object)) {
+      const ms = member === 'count' ? minBatchMs : parseDuration(value)
+      if (ms === null) return at(`batch.${member}`, 'must be a duration: 500ms, 30s, 5m, 2h or PT1H30M')
+      if (ms < minBatchMs || ms > maxBatchMs) return at(`batch.${member}`, 'must be from 100ms to a day')
+    }
   }
   if (type === 'subject') {
     const subject = String(config.subject)

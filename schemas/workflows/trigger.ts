@@ -51,15 +51,30 @@ const TriggerFired = defineEvent(
   ),
 )
 
+/** It wanted to start an execution and could not. */
+const TriggerRefused = defineEvent(
+  'workflows.trigger.refused',
+  Type.Object({ triggerId: Type.String(), code: Type.String(), message: Type.String(), at: Time }, closed),
+)
+
 /** The same secret lies under another key. */
 const TriggerResealed = defineEvent(
   'workflows.trigger.resealed',
   Type.Object({ triggerId: Type.String(), secret: Sealed, at: Time }, closed),
 )
 
-export const triggerEvents = defineEvents(TriggerSaved, TriggerEnabled, TriggerDeleted, TriggerFired, TriggerResealed)
+export const triggerEvents = defineEvents(
+  TriggerSaved,
+  TriggerEnabled,
+  TriggerDeleted,
+  TriggerFired,
+  TriggerRefused,
+  TriggerResealed,
+)
 export type TriggerFact = typeof triggerEvents extends EventSet<infer F> ? F : never
 export type Saved = Static<(typeof TriggerSaved)['schema']>
+/** Why a trigger could not start an execution. */
+export type Refusal = Omit<Static<(typeof TriggerRefused)['schema']>, 'triggerId'>
 
 export type TriggerState =
   | { readonly stage: 'absent' | 'deleted'; readonly version: number }
@@ -74,6 +89,8 @@ export type TriggerState =
       /** Nothing from before this time starts anything, epoch ms. */
       readonly since: number
       readonly lastTick: number | null
+      /** Absent: it never was. */
+      readonly lastRefusal?: Refusal
     }
 export type SavedTrigger = Extract<TriggerState, { stage: 'saved' }>
 
@@ -94,6 +111,10 @@ export const trigger: Aggregate<TriggerState, TriggerFact> = {
         return { stage: 'deleted', version: state.version + 1 }
       case 'workflows.trigger.fired':
         return state.stage === 'saved' ? { ...state, lastTick: fact.data.tick } : state
+      case 'workflows.trigger.refused': {
+        const { triggerId: _, ...lastRefusal } = fact.data
+        return state.stage === 'saved' ? { ...state, lastRefusal } : state
+      }
       case 'workflows.trigger.resealed':
         return state.stage === 'saved' ? { ...state, saved: { ...state.saved, secret: fact.data.secret } } : state
     }
@@ -104,9 +125,10 @@ function evolveSaved(state: TriggerState, saved: Saved): TriggerState {
   const { at, enabled } = saved
   const known = { stage: 'saved', version: state.version + 1, enabled, saved, updatedAt: at } as const
   if (state.stage !== 'saved') return { ...known, createdAt: at, since: at, lastTick: null }
-  const { createdAt, since, lastTick } = state
+  const { createdAt, since, lastTick, lastRefusal } = state
   const sameTimes = state.enabled === enabled && same(timesOf(state.saved), timesOf(saved))
-  return { ...known, createdAt, since: sameTimes ? since : at, lastTick: sameTimes ? lastTick : null }
+  const kept = { createdAt, ...(lastRefusal && { lastRefusal }) }
+  return { ...known, ...kept, since: sameTimes ? since : at, lastTick: sameTimes ? lastTick : null }
 }
 
 function timesOf({ type, config }: Saved): unknown {
@@ -150,6 +172,18 @@ export function decideFired(
 ): readonly TriggerFact[] {
   if (state.stage !== 'saved' || state.version !== version || (state.lastTick ?? 0) >= tick) return []
   return [TriggerFired.of({ triggerId: state.saved.triggerId, tick, executionId, at })]
+}
+
+/** Of refusals for the same reason one a minute is told: whoever calls a webhook must not fill the disk. */
+const refusalEveryMs = 60_000
+const maxRefusalLength = 1_000
+
+/** Nothing when the same was told a moment ago, or there is no such trigger any more. */
+export function decideRefused(state: TriggerState, { code, message, at }: Refusal): readonly TriggerFact[] {
+  if (state.stage !== 'saved') return []
+  const { lastRefusal: last, saved } = state
+  if (last?.code === code && at - last.at < refusalEveryMs) return []
+  return [TriggerRefused.of({ triggerId: saved.triggerId, code, message: message.slice(0, maxRefusalLength), at })]
 }
 
 /** Nothing when it has no secret, or one that need not be sealed anew. */

@@ -1,7 +1,10 @@
 import type { Bus } from '../../bus/connect.ts'
-import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
+import { decide } from '../../bus/decide.ts'
+import type { Rejected } from '../../schemas/failure.ts'
+import { decideRefused, type SavedTrigger, trigger } from '../../schemas/workflows/trigger.ts'
 import { type Firing, firedExecution, firedExecutionId } from '../../schemas/workflows/trigger-fire.ts'
 import { startExecution } from '../workflows/start-execution.ts'
+import { triggerPlace } from './trigger-view.ts'
 
 /** A trigger wanted to start an execution, and its flow is gone or disabled, or refuses the inputs. */
 export interface RefusedObservation {
@@ -11,7 +14,7 @@ export interface RefusedObservation {
   readonly error: unknown
 }
 
-/** Starts the execution that belongs to a cause, once. @returns its id; null when it was refused @throws {BusUnavailable} */
+/** Starts the execution that belongs to a cause, once; that it was refused is kept with the trigger. @returns its id; null when it was refused @throws {BusUnavailable} */
 export async function fireTrigger(
   bus: Bus,
   { saved }: SavedTrigger,
@@ -24,9 +27,26 @@ export async function fireTrigger(
     return firedExecutionId(triggerId, firing.cause)
   } catch (error) {
     if ((error as Error).name !== 'Rejected') throw error
-    onObservation({ type: 'trigger-refused', triggerId, flowId, error })
+    await tellRefused(bus, { triggerId, flowId }, error as Rejected, onObservation)
     return null
   }
+}
+
+/** @throws {BusUnavailable} */
+export async function tellRefused(
+  bus: Bus,
+  { triggerId, flowId }: { readonly triggerId: string; readonly flowId: string },
+  error: Rejected,
+  onObservation: (observation: RefusedObservation) => void,
+): Promise<void> {
+  onObservation({ type: 'trigger-refused', triggerId, flowId, error })
+  const refusal = { code: error.code, message: error.message, at: Date.now() }
+  await decide(bus, {
+    ...triggerPlace(triggerId),
+    aggregate: trigger,
+    actor: 'busbar',
+    decide: (state) => decideRefused(state, refusal),
+  })
 }
 
 /** JSON, or else the text. */

@@ -11,7 +11,7 @@ import { ExecutionEnded, type Value } from '../../schemas/workflows/execution-fa
 import { flow } from '../../schemas/workflows/flow.ts'
 import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
 import type { TriggerConfig } from '../../schemas/workflows/trigger-plan.ts'
-import { bodyOf, fireTrigger, type RefusedObservation } from './fire.ts'
+import { bodyOf, fireTrigger, type RefusedObservation, tellRefused } from './fire.ts'
 import { liveTrigger, type TriggerView, triggerStream } from './trigger-view.ts'
 
 /** Larger outputs do not travel on to the next flow; it can ask for them by the execution's id. */
@@ -63,7 +63,7 @@ async function takeEnd(
         'workflows/execution-state',
         `Flows have started each other ${maxDepth} times in a row`,
       )
-      onObservation({ type: 'trigger-refused', triggerId: saved.triggerId, flowId: saved.flowId, error })
+      await tellRefused(bus, saved, error, onObservation)
       continue
     }
     const { executionId } = state.created!

@@ -1,6 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import type { ConsumeObservation } from '../../bus/consume.ts'
 import type { FollowObservation } from '../../bus/follow.ts'
+import { serveBatches } from './batches.ts'
 import { openChangeTriggers, type WatchedChanges } from './change-triggers.ts'
 import { serveDeclared } from './declared.ts'
 import type { RefusedObservation } from './fire.ts'
@@ -58,6 +59,7 @@ export async function startScheduler(options: SchedulerOptions): Promise<Schedul
     serveTicks(bus, { ...(graceMs !== undefined && { graceMs }), onObservation }, signal),
     serveDeclared(bus, view, onObservation, signal),
     serveFlowTriggers(bus, view, onObservation, signal),
+    serveBatches(bus, onObservation, signal),
   ]
   if (findIdle !== undefined) {
     const times = {
