@@ -1,5 +1,6 @@
 import { build, type Message, type Plugin, stop, transform } from 'esbuild'
 import { Rejected } from '../../schemas/failure.ts'
+import { earlyError } from './early-errors.ts'
 import { mayHaveHandler } from './exported-handler.ts'
 
 export interface Compiled {
@@ -18,14 +19,18 @@ export interface Compiled {
  */
 export async function compile(source: string): Promise<Compiled> {
   refuseDepth(source)
-  try {
-    const { code, map } = await compiling(source)
-    return { code, sourceMap: map, hasHandler: mayHaveHandler(code) }
-  } catch (error) {
+  const { code: compiled, map: sourceMap } = await compiling(source).catch((error: unknown) => {
     const [first] = messagesOf(error)
     throw new Rejected('functions/does-not-compile', first === undefined ? tooMuch : described(first), { cause: error })
-  }
+  })
+  const code = compiled.replace(hashbang, '')
+  const mistake = earlyError(code, sourceMap)
+  if (mistake !== null) throw new Rejected('functions/does-not-compile', mistake)
+  return { code, sourceMap, hasHandler: mayHaveHandler(code) }
 }
+
+/** Stands at the beginning of a file only, which the code of a function is not for long. */
+const hashbang = /^#!.*/
 
 const tooMuch = 'The source is more than the compiler can take: it is nested too deeply'
 const maxDepth = 2_000

@@ -119,6 +119,7 @@ t.test('sources of every form compile to scripts', async (t) => {
     ['enum Kind { A = 1 }\nexport function handler<T>(data: T): [Kind, T] { return [Kind.A, data] }', /Kind/],
     ['namespace Tools { export const two: number = 2 }\nexport const handler = () => Tools.two', /Tools/],
     ['const text = "from require import"\nfunction handler() { return text }', /from require import/],
+    ['#!/usr/bin/env node\nfunction handler() {}', /^\nfunction handler/],
   ]
   for (const [source, expected] of sources) {
     const { code, hasHandler, sourceMap } = await compile(source)
@@ -188,6 +189,12 @@ t.test('a source that does not compile says where', async (t) => {
     ['export * from "./other.ts"', 'A function cannot import modules'],
     ['function handler() { return import("x") }', 'A function cannot import modules ("x")'],
     ['await 1\nfunction handler() {}', 'Top-level await'],
+    ['type A = 1\n\nconst x: A = 1, y = /(/', '/(/: Unterminated group (line 3, column 21)'],
+    [
+      'export function handler() {\n  return () => /(?<a>x)(?<a>y)/\n}',
+      'Duplicate capture group name (line 2, column 16)',
+    ],
+    ['const handler = () => /x/vu', 'Invalid regular expression flags (line 1, column 23)'],
   ]
   for (const [source, expected] of sources) {
     const refused = await compile(source).then(

@@ -87,6 +87,14 @@ t.test('a program that cannot be read is no fault of the function', async (t) =>
   t.match(await call('missing'), { code: 'internal', started: false, message: /could not be read/ })
 })
 
+t.test('a program that the engine does not take is told at once', async (t) => {
+  const { hosts } = await stage(t, { hosts: 1 })
+  const program = async () => ({ code: 'const handler = () => /(/', sourceMap: null, env: {} })
+  const call = { functionId: 'f', revision: 1, invocationId: 'a', envVersion: 0, program, body: Buffer.from('{}') }
+  const replies = await Promise.all([1, 2].map(() => hosts.invoke({ ...call, start: '{}', timeoutMs: 60_000 })))
+  for (const reply of replies) t.match(reply, { kind: 'fault', code: 'threw', message: /Unterminated group/ })
+})
+
 t.test('a thrown error has the stack of the source, and nothing of the host', async (t) => {
   const { deploy, call } = await stage(t)
   await deploy(

@@ -230,11 +230,12 @@ export class Tenant {
       this.#host.log(this, rejectionLine(error))
       return
     }
-    if (!this.#loaded) {
-      for (const call of calls) call.started = true
-      this.#discard()
+    for (const call of calls) {
+      if (!this.#loaded) call.started = true
+      this.#finish(call, () => this.#host.fault(call, 'threw', textOf(error)))
     }
-    for (const call of calls) this.#finish(call, () => this.#host.fault(call, 'threw', textOf(error)))
+    // The next call tries again.
+    if (!this.#loaded) this.#discard()
   }
 
   /** The isolate is gone for want of memory: calls that ran end with it, the others get a new one. */
