@@ -1,7 +1,7 @@
 import type { JsMsg } from '@nats-io/jetstream'
 import { type Bus, BusUnavailable } from './connect.ts'
 import { buryMessage } from './dead.ts'
-import type { HeaderReader } from './message.ts'
+import { type HeaderReader, MessageMalformed } from './message.ts'
 
 /** A message in the hands of a handler. */
 export interface Delivery {
@@ -51,7 +51,7 @@ export interface HandleOptions {
   readonly maxDeliver?: number
   /** Before the next delivery. Default: from 1 s, doubled each time, at most 60 s, with jitter. */
   readonly delayMs?: (deliveryCount: number) => number
-  /** Default: `Rejected` is dead, `Unavailable` and `BusUnavailable` wait, everything else is retried. */
+  /** Default: `Rejected` and `MessageMalformed` are dead, `Unavailable` and `BusUnavailable` wait, everything else is retried. */
   readonly judge?: (error: unknown) => Verdict
   /** Names of what happened, for logs and metrics. */
   readonly onObservation?: (observation: HandleObservation) => void
@@ -168,7 +168,7 @@ function observe(message: JsMsg, { consumer, onObservation }: HandleOptions, det
 /** By name, because the bus knows no component's errors. */
 function judged(error: unknown): Verdict {
   const name = error instanceof Error ? error.name : ''
-  if (name === 'Rejected') return 'dead'
+  if (name === 'Rejected' || error instanceof MessageMalformed) return 'dead'
   return error instanceof BusUnavailable || name === 'Unavailable' ? 'wait' : 'retry'
 }
 

@@ -7,6 +7,9 @@ export class MessageInvalid extends Error {
   override readonly name = 'MessageInvalid'
 }
 
+/** One that no program can read, whatever its version: it is given up at once. */
+export class MessageMalformed extends MessageInvalid {}
+
 /** One thing that happened, in the shape of today's definition. */
 export interface Fact<Type extends string = string, Data = unknown> {
   readonly type: Type
@@ -111,7 +114,7 @@ export function defineEvents<const Definitions extends readonly EventDefinition[
 function storedFact(value: unknown): StoredFact {
   const { type, version, data } = (value ?? {}) as Partial<StoredFact>
   if (typeof type !== 'string' || !Number.isInteger(version)) {
-    throw new MessageInvalid('A fact has no type or no version')
+    throw new MessageMalformed('A fact has no type or no version')
   }
   return { type, version: version as number, data }
 }
@@ -289,15 +292,18 @@ export function partsOf<F extends Fact>(facts: readonly F[]): readonly (readonly
 }
 
 function parseBody(body: Uint8Array | string): { facts: readonly unknown[]; state?: NonNullable<Message['state']> } {
-  let parsed: unknown
-  try {
-    parsed = JSON.parse(typeof body === 'string' ? body : Buffer.from(body).toString('utf8'))
-  } catch (cause) {
-    throw new MessageInvalid('The body is not JSON', { cause })
-  }
-  const { facts, state } = (parsed ?? {}) as { facts?: unknown; state?: NonNullable<Message['state']> }
-  if (!Array.isArray(facts)) throw new MessageInvalid('The body has no facts')
+  const { facts, state } = (readJson(body) ?? {}) as { facts?: unknown; state?: NonNullable<Message['state']> }
+  if (!Array.isArray(facts)) throw new MessageMalformed('The body has no facts')
   return typeof state?.version === 'number' ? { facts, state } : { facts }
+}
+
+/** @throws {MessageMalformed} */
+export function readJson(body: Uint8Array | string): unknown {
+  try {
+    return JSON.parse(typeof body === 'string' ? body : Buffer.from(body).toString('utf8'))
+  } catch (cause) {
+    throw new MessageMalformed('The body is not JSON', { cause })
+  }
 }
 
 /** Headers hold visible ASCII; whatever else (and `%` itself) is percent-encoded. */

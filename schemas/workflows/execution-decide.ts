@@ -1,3 +1,4 @@
+import { MessageMalformed } from '../../bus/message.ts'
 import { Rejected } from '../failure.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from './execution.ts'
 import { Advance, outputsTask, retryTime, type Surroundings } from './execution-advance.ts'
@@ -59,6 +60,21 @@ export type ExecutionCommand =
       readonly outputs: Value
       readonly failure: Failure | null
     }
+
+const commandTypes: Readonly<Record<ExecutionCommand['type'], true>> = {
+  nudge: true,
+  slot: true,
+  result: true,
+  child: true,
+}
+
+/** @throws {MessageMalformed} for what is no command; {TypeError} for one that only a newer program may know. */
+export function knownCommand(body: unknown): ExecutionCommand {
+  const { type } = (body ?? {}) as { readonly type?: unknown }
+  if (typeof type !== 'string') throw new MessageMalformed('The command has no type')
+  if (!Object.hasOwn(commandTypes, type)) throw new TypeError(`${type} is no command known here`)
+  return body as ExecutionCommand
+}
 
 /** What commands that meet on one execution come to, with all that follows from them. */
 export function decideCommands(

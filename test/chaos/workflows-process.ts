@@ -1,4 +1,4 @@
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Type } from 'typebox'
 import { connectBus } from '../../bus/connect.ts'
@@ -29,7 +29,34 @@ const pay = (id: string, effect: 'idempotent' | 'once') =>
     },
   })
 
-const plugins = [...catalogue, pay('test.pay', 'idempotent'), pay('test.once', 'once')]
+/** Runs until the file `<ledger>.go` is there, and tells when it begins, is stopped and is through. */
+const hold = (id: string, effect: 'idempotent' | 'once') =>
+  definePlugin({
+    id,
+    name: 'Hold',
+    category: 'Custom',
+    description: 'Runs until it is let go.',
+    effect,
+    input: Type.Object({}),
+    output: Type.Object({}),
+    example: '',
+    async run({ signal, idempotencyKey }) {
+      const tell = (what: string) => appendFileSync(ledger, `${idempotencyKey} ${what} ${process.pid} ${Date.now()}\n`)
+      tell('begun')
+      signal.addEventListener('abort', () => tell('stopped'), { once: true })
+      while (!existsSync(`${ledger}.go`)) await delay(20, undefined, { signal })
+      tell('through')
+      return {}
+    },
+  })
+
+const plugins = [
+  ...catalogue,
+  pay('test.pay', 'idempotent'),
+  pay('test.once', 'once'),
+  hold('test.hold', 'idempotent'),
+  hold('test.hold-once', 'once'),
+]
 const bus = await connectBus({ url, name: 'chaos worker' })
 await startWorkflowEngine({
   bus,

@@ -4,16 +4,20 @@ import t from 'tap'
 import { readPage } from '../../bus/load.ts'
 import { workflowStage } from './stage.ts'
 
+t.setTimeout(120_000)
 const { ask, save, execute, inStatus, until, bus, faults } = await workflowStage(t)
 const ended = ['SUCCESS', 'FAILED', 'CANCELLED', 'TIMED_OUT']
+const isNoLateResult = (type: string) => type !== 'executions.task.late-result'
 
-/** A server that answers when it is told to. */
+/** A server that answers when it is told to, and notes when somebody does not wait for that. */
 async function gate(t: Pick<Tap, 'teardown'>) {
   const waiting: ServerResponse[] = []
   const asked: string[] = []
+  const stopped: number[] = []
   const server = createServer((request, response) => {
     asked.push(request.url!)
     waiting.push(response)
+    response.once('close', () => response.writableEnded || stopped.push(performance.now()))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => {
@@ -24,7 +28,7 @@ async function gate(t: Pick<Tap, 'teardown'>) {
     for (const response of waiting.splice(0)) response.end('{}')
   }
   const reached = (count: number) => until(async () => (asked.length >= count ? true : null))
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, open, reached }
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, stopped, open, reached }
 }
 type Tap = typeof t
 
@@ -50,11 +54,89 @@ tasks:
     const facts: string[] = json.flatMap((each: { facts: { type: string }[] }) => each.facts.map(({ type }) => type))
     const end = facts.indexOf('executions.execution.ended')
     t.ok(end > 0)
-    t.same(
-      facts.slice(end + 1).filter((type) => type !== 'executions.task.late-result'),
-      [],
-    )
+    t.same(facts.slice(end + 1).filter(isNoLateResult), [])
     asked.length = tries
+  }
+})
+
+t.test('a cancel stops what runs at once, wherever it runs, and nothing comes after it', async (t) => {
+  const { url, asked, stopped, reached } = await gate(t)
+  const call = (name: string) => `{ name: ${name}, type: http.request, properties: { url: '${url}/${name}' } }`
+  const flows = {
+    'beside the decisions': `tasks: [${call('only')}]`,
+    'from the queue': `tasks: [{ name: all, type: core.parallel, tasks: [${call('a')}, ${call('b')}, ${call('c')}] }]`,
+    'in a loop': `tasks: [{ name: each, type: core.foreach, properties: { items: [1, 2, 3], concurrency: 3 }, tasks: [${call('x')}] }]`,
+  }
+  for (const [where, tasks] of Object.entries(flows)) {
+    const flow = await save(`name: stops ${where}\n${tasks}\n`)
+    const running = where === 'beside the decisions' ? 1 : 3
+    const tookMs: number[] = []
+    for (let tries = 0; tries < 5; tries++) {
+      asked.length = 0
+      stopped.length = 0
+      const id = await execute(flow)
+      await reached(running)
+      const begun = performance.now()
+      t.match(await ask('POST', `/executions/${id}/cancel`), { status: 200, json: { status: 'CANCELLED' } })
+      await until(async () => (stopped.length === running ? true : null))
+      tookMs.push(Math.round(Math.max(...stopped) - begun))
+      const types = async () => {
+        const { json } = await ask('GET', `/executions/${id}/events?limit=1000`)
+        return json.flatMap((each: { facts: { type: string }[] }) => each.facts.map(({ type }) => type)) as string[]
+      }
+      const facts = await types()
+      t.same(facts.slice(facts.indexOf('executions.execution.ended') + 1).filter(isNoLateResult), [])
+    }
+    t.comment(`${where}: stopped after ${tookMs.sort((left, right) => left - right).join(' ')} ms`)
+  }
+})
+
+t.test('what a cancelled execution has started and waits for is cancelled with it', async (t) => {
+  const { url, stopped, reached } = await gate(t)
+  const nest = async (name: string, tasks: string, more = '') => await save(`name: ${name}\ntasks: [${tasks}]\n${more}`)
+  const sub = (name: string, flowId: string, more = '') =>
+    `{ name: ${name}, type: core.subflow${more}, properties: { flowId: ${flowId} } }`
+  const tidy = 'finally: [{ name: tidy, type: util.log, properties: { message: tidy } }]\n'
+  const inner = await nest('innermost', `{ name: call, type: http.request, properties: { url: '${url}/inner' } }`, tidy)
+  const middle = await nest('middle', sub('next', inner))
+  let calls = 0
+  const childOf = (flowId: string): Promise<string> =>
+    until(async () => {
+      const { json } = await ask('GET', `/executions?flowId=${flowId}&limit=10`)
+      return json.length === calls ? json[0].id : null
+    })
+  const cases = {
+    'a cancel': [sub('down', middle), (id: string) => ask('POST', `/executions/${id}/cancel`), 'CANCELLED'],
+    'a kill': [sub('down', middle), (id: string) => ask('POST', `/executions/${id}/kill`), 'CANCELLED'],
+    'a time-out of its task': [sub('down', middle, ', timeout: 500ms'), async () => undefined, 'FAILED'],
+    'a failure beside it': [
+      `{ name: all, type: core.parallel, tasks: [${sub('down', middle)}, { name: no, type: core.approval }] }`,
+      async (id: string) => {
+        const gates = await until(async () => {
+          const { json } = await ask('GET', `/approvals?executionId=${id}&status=PENDING`)
+          return json.length > 0 ? json : null
+        })
+        return await ask('POST', `/approvals/${gates[0].id}/reject`)
+      },
+      'FAILED',
+    ],
+  } as const
+  for (const [what, [task, end, status]] of Object.entries(cases)) {
+    const id = await execute(await nest(what, task))
+    await reached(++calls)
+    await end(id)
+    t.equal((await inStatus(id, ...ended)).execution.status, status, what)
+    for (const flowId of [middle, inner]) await inStatus(await childOf(flowId), 'CANCELLED')
+    const { tasks } = (await ask('GET', `/executions/${await childOf(inner)}`)).json
+    t.match(
+      tasks,
+      [
+        { taskName: 'call', status: 'CANCELLED' },
+        { taskName: 'tidy', status: 'SUCCESS' },
+      ],
+      what,
+    )
+    await until(async () => (stopped.length === calls ? true : null))
   }
 })
 

@@ -2,7 +2,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import { decide } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
-import { factsHeader } from '../../bus/message.ts'
+import { factsHeader, readJson } from '../../bus/message.ts'
 import { dueSubjects, eventSubject, unescapeToken } from '../../bus/subject.ts'
 import { setTimer } from '../../bus/timers.ts'
 import { flow } from '../../schemas/workflows/flow.ts'
@@ -23,6 +23,9 @@ import {
 import { fireTrigger, type RefusedObservation } from './fire.ts'
 import { liveTrigger, triggerPlace, triggerStream } from './trigger-view.ts'
 
+/** What one has in hand who dies goes to another before long: a tick is not to be late. */
+const ackWaitMs = 500
+
 export interface TicksOptions {
   /** How late a tick is before it counts as missed. Default 10,000. */
   readonly graceMs?: number
@@ -41,6 +44,7 @@ export async function serveTicks(bus: Bus, options: TicksOptions, signal: AbortS
       stream: triggerStream,
       consumer: 'workers-scheduler-triggers',
       subjects: ['evt.workflows.trigger.*'],
+      ackWaitMs,
       handle: async ({ subject, headers }) => {
         const facts = headers.get(factsHeader)
         if (!facts.includes(TriggerSaved.type) && !facts.includes(TriggerEnabled.type)) return
@@ -59,7 +63,8 @@ export async function serveTicks(bus: Bus, options: TicksOptions, signal: AbortS
       consumer: 'workers-scheduler-ticks',
       subjects: [dueSubjects(tickPurpose)],
       concurrency: 64,
-      handle: ({ data }) => takeTick(bus, JSON.parse(Buffer.from(data).toString('utf8')) as TriggerTick, options),
+      ackWaitMs,
+      handle: ({ data }) => takeTick(bus, readJson(data) as TriggerTick, options),
       onObservation,
     },
     signal,

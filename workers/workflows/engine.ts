@@ -1,19 +1,24 @@
 import { hostname } from 'node:os'
 import { LRUCache } from 'lru-cache'
-import type { Bus } from '../../bus/connect.ts'
+import { type Bus, onReconnect } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, readMessage, trailFrom } from '../../bus/load.ts'
-import { causationHeader, factsHeader, messageIdHeader, newId } from '../../bus/message.ts'
+import { causationHeader, factsHeader, messageIdHeader, newId, readJson } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
 import { abortSubjects, dueSubjects, taskConsumer, taskSubjects, unescapeToken } from '../../bus/subject.ts'
 import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
-import { type ExecutionCommand, findTask, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
+import {
+  type ExecutionCommand,
+  findTask,
+  knownCommand,
+  type TaskResult,
+} from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { awaits, turnId, turnOf } from '../../schemas/workflows/turn.ts'
 import { claim } from './claim.ts'
-import { type ActorContext, ExecutionActor } from './execution-actor.ts'
+import { type ActorContext, ExecutionActor, type Handling } from './execution-actor.ts'
 import { Executions, type Stored } from './executions.ts'
 import { FlowPlans } from './flow-plans.ts'
 import {
@@ -36,6 +41,7 @@ import { runTask, type TaskEnvironment } from './run-task.ts'
 import { RunningTasks } from './running-tasks.ts'
 import { releaseSlot, requestSlot } from './slots.ts'
 import { startExecution } from './start-execution.ts'
+import { stopChild } from './stop-child.ts'
 import { type TaskLogObservation, TaskLogs } from './task-logs.ts'
 
 export type EngineObservation =
@@ -69,8 +75,8 @@ export interface WorkflowEngine {
 const maxInlineValueBytes = 16 * 1024
 /** Of items that are kept in memory. */
 const maxListBytes = 64 * 1024 ** 2
-/** A timer is in hand only while it is handed on. */
-const timerAckWaitMs = 5_000
+/** No task hangs on a timer, so one in the hands of a worker that died need not wait for long. */
+const timerAckWaitMs = 500
 /** Executions that have begun and hang on the event that created them, over all workers. */
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
@@ -89,7 +95,7 @@ export async function startWorkflowEngine(options: EngineOptions): Promise<Workf
 class Engine implements WorkflowEngine {
   readonly #options: EngineOptions
   readonly #bus: Bus
-  readonly #running = new RunningTasks()
+  readonly #running = new RunningTasks((executionId) => void this.#stopUnwanted(executionId))
   readonly #actors = new Map<string, ExecutionActor>()
   readonly #stopping = new AbortController()
   readonly #logs: TaskLogs
@@ -162,10 +168,12 @@ class Engine implements WorkflowEngine {
     })
     const aborts = this.#bus.connection.subscribe(abortSubjects, {
       callback: (error, message) => {
-        if (error === null) void this.#abort(unescapeToken(message.subject.split('.').at(-1)!))
+        if (error === null) this.#running.tell(unescapeToken(message.subject.split('.').at(-1)!))
       },
     })
     signal.addEventListener('abort', () => aborts.unsubscribe(), { once: true })
+    const unwatch = onReconnect(this.#bus, () => this.#running.tellMissed())
+    signal.addEventListener('abort', unwatch, { once: true })
   }
 
   async stop(): Promise<void> {
@@ -181,11 +189,11 @@ class Engine implements WorkflowEngine {
     const lease = headers.get(messageIdHeader)
     if (!headers.get(factsHeader).includes(ExecutionCreated.type)) {
       // Decided from outside: whoever did so sends a nudge, which is faster, but may die before.
-      if (headers.get(causationHeader) === '') await this.#hand(executionId, { type: 'nudge' }, lease, false)
+      if (headers.get(causationHeader) === '') await this.#hand(executionId, { type: 'nudge' }, lease, { again: false })
       return
     }
     if (deliveryCount > 1 || this.#actors.has(executionId)) {
-      return await this.#hand(executionId, { type: 'nudge' }, lease, deliveryCount > 1)
+      return await this.#hand(executionId, { type: 'nudge' }, lease, { again: deliveryCount > 1 })
     }
     // What was just created is most often as it was created: when it is not, the first append says so.
     const created = carriedState(execution, await readMessage(this.#bus, execution.events, { headers, data }))
@@ -193,35 +201,37 @@ class Engine implements WorkflowEngine {
       executionId,
       { type: 'nudge' },
       lease,
-      false,
+      { again: false },
       created && { ...created, sequence, id: lease, trail: trailFrom(sequence) },
     )
   }
 
   async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {
     const executionId = unescapeToken(subject.split('.').at(-1)!)
-    const command = JSON.parse(Buffer.from(data).toString('utf8')) as ExecutionCommand
+    const command = knownCommand(readJson(data))
     const swept = command.type === 'nudge' && command.sweep === true
-    await this.#hand(executionId, command, headers.get(messageIdHeader), swept || deliveryCount > 1)
+    const again = swept || deliveryCount > 1
+    await this.#hand(executionId, command, headers.get(messageIdHeader), { again })
   }
 
-  /** Becomes a command, so that no task hangs on it: a timer in the hands of a worker that dies is soon in those of another. */
-  async #takeTimer({ data, sequence }: Delivery): Promise<void> {
-    const { executionId } = JSON.parse(Buffer.from(data).toString('utf8')) as { executionId: string }
-    await sendCommand(this.#bus, executionId, { type: 'nudge' }, `due/${sequence}`)
+  /** Decided at once and by whoever has it: what is to be run then goes to the queue, so that the timer is soon done with. */
+  async #takeTimer({ data, sequence, deliveryCount }: Delivery): Promise<void> {
+    const { executionId } = readJson(data) as { executionId: string }
+    const handling = { again: deliveryCount > 1, bears: false }
+    await this.#hand(executionId, { type: 'nudge' }, `timer/${sequence}`, handling)
   }
 
   async #hand(
     executionId: string,
     command: ExecutionCommand,
     lease: string,
-    again: boolean,
+    handling: Handling,
     seen: Stored | null = null,
   ): Promise<void> {
     const actor = this.#actors.get(executionId) ?? new ExecutionActor(executionId, this.#context, seen)
     this.#actors.set(executionId, actor)
     try {
-      await actor.handle(command, lease, again)
+      await actor.handle(command, lease, handling)
     } finally {
       if (actor.idle && this.#actors.get(executionId) === actor) this.#actors.delete(executionId)
     }
@@ -229,7 +239,7 @@ class Engine implements WorkflowEngine {
 
   /** Runs a task from the queue. Its result is a command, so that results that come together are decided together. */
   async #takeTask({ data }: Delivery, ended: AbortSignal): Promise<void> {
-    const queued = JSON.parse(Buffer.from(data).toString('utf8')) as QueuedTask
+    const queued = readJson(data) as QueuedTask
     const { executionId, run: key } = queued
     const turn = turnOf(queued)
     const { state } = await this.#context.executions.load(executionId)
@@ -261,16 +271,17 @@ class Engine implements WorkflowEngine {
     await outwait(() => sendCommand(this.#bus, executionId, command, id), ended)
   }
 
-  async #abort(executionId: string): Promise<void> {
-    if (this.#running.isEmpty(executionId)) return
+  /** Reads what is wanted until the bus says it. */
+  async #stopUnwanted(executionId: string): Promise<void> {
     try {
-      const actor = this.#actors.get(executionId)
-      if (actor !== undefined) {
-        await actor.refresh()
-        return
-      }
-      const { state } = await this.#context.executions.load(executionId)
-      this.#running.stopUnwanted(executionId, state)
+      await outwait(async () => {
+        if (this.#running.isEmpty(executionId)) return
+        const actor = this.#actors.get(executionId)
+        if (actor !== undefined) return await actor.refresh()
+        const { begun } = this.#running
+        const { state } = await this.#context.executions.load(executionId)
+        this.#running.stopUnwanted(executionId, state, begun)
+      }, this.#stopping.signal)
     } catch {
       // The result that is not wanted will be refused when it is handed in.
     }
@@ -296,6 +307,8 @@ class Engine implements WorkflowEngine {
       }
       case 'child':
         return await this.#startChild(state, followUp, again)
+      case 'stop-child':
+        return await stopChild(this.#bus, followUp.executionId, this.#context.now())
       case 'ended':
         return await this.#end(stored)
       case 'sla-missed':
@@ -320,7 +333,11 @@ class Engine implements WorkflowEngine {
         at: this.#context.now(),
         ...(opening.wait && { parent: { executionId, run } }),
       })
-      if (!again || !opening.wait) return
+      if (!opening.wait) return
+      // Whoever cancels in this moment finds nothing yet that could be stopped.
+      const { runs } = (await this.#context.executions.load(executionId)).state
+      if (runs[run]?.status !== 'waiting') return await stopChild(this.#bus, opening.executionId, this.#context.now())
+      if (!again) return
       // It may have ended, and what it told was lost.
       const child = await this.#context.executions.load(opening.executionId)
       if (isEnded(child.state.stage)) await this.#tellParent(child.state)

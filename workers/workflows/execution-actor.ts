@@ -41,12 +41,17 @@ export interface ActorContext {
   readonly flushLogs: (executionId: string) => Promise<void>
 }
 
+/** How a message came. */
+export type Handling = Pick<Waiting, 'again'> & Partial<Pick<Waiting, 'bears'>>
+
 interface Waiting {
   readonly command: ExecutionCommand
   /** Id of the message that brought it, or whose task it is the result of. */
   readonly lease: string
   /** Nobody knows what became of an earlier delivery. */
   readonly again: boolean
+  /** Whether tasks may hang on its message; those that cannot hang on any go to the queue. */
+  readonly bears: boolean
   /** Null for the result of a task that runs here. */
   readonly handled: PromiseWithResolvers<void> | null
 }
@@ -99,19 +104,20 @@ export class ExecutionActor {
   }
 
   /** Resolves when the message can be acknowledged. @throws what stops it from being handled, but for a bus that is away. */
-  handle(command: ExecutionCommand, lease: string, again: boolean): Promise<void> {
+  handle(command: ExecutionCommand, lease: string, { again, bears = true }: Handling): Promise<void> {
     const handled = Promise.withResolvers<void>()
-    this.#add({ command, lease, again, handled })
+    this.#add({ command, lease, again, bears, handled })
     return handled.promise
   }
 
   /** Another process has decided something: what runs here may not be wanted any more. */
   async refresh(): Promise<void> {
+    const { begun } = this.#context.running
     const stored = await this.#context.executions.load(this.id)
     if (this.#unsaved !== null && this.#unsaved.stored.sequence !== stored.sequence) this.#takeBack([])
     if (this.#unsaved === null) {
-      this.#stored = stored
-      this.#context.running.stopUnwanted(this.id, stored.state)
+      if (stored.sequence >= (this.#stored?.sequence ?? 0)) this.#stored = stored
+      this.#context.running.stopUnwanted(this.id, stored.state, begun)
     }
     this.#wake()
   }
@@ -182,7 +188,7 @@ export class ExecutionActor {
       return
     }
     const plan = await this.#context.plans.get(before.created!)
-    const lease = (batch.find(({ handled }) => handled === null) ?? batch[0])?.lease
+    const lease = (batch.find(({ handled }) => handled === null) ?? batch.find(({ bears }) => bears))?.lease
     const { facts, state } = decideCommands(
       plan,
       before,
@@ -219,7 +225,7 @@ export class ExecutionActor {
     if (taken.some(({ again }) => again)) return true
     const next = Object.values(state.runs).filter(({ status }) => status === 'scheduled')
     if (next.length === 0) return true
-    if (followUpsOf(plan, facts, state).some(({ type }) => type !== 'timer')) return true
+    if (followUpsOf(plan, facts, state, {}).some(({ type }) => type !== 'timer')) return true
     return !next.every((run) => run.lease !== null && this.#context.isPure(findTask(plan, run)))
   }
 
@@ -238,11 +244,13 @@ export class ExecutionActor {
     const again = taken.some((each) => each.again)
     const swept = taken.some(({ command }) => command.type === 'nudge' && command.sweep === true)
     // Whoever cancels from outside stores the end, and leaves what follows to us.
-    const asks = taken.some(({ command }) => command.type === 'nudge' || command.type === 'slot')
+    const asks = taken.some(({ command, handled }) => {
+      return handled !== null && (command.type === 'nudge' || command.type === 'slot')
+    })
     const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
     const stored = this.#stored ?? before
     const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
-    await this.#followUp(stored, [...followUpsOf(plan, facts, state), ...left], again)
+    await this.#followUp(stored, [...followUpsOf(plan, facts, state, before.state.runs), ...left], again)
   }
 
   /** In several messages where it has to be: whoever finds only some of them decides what follows from those, which is the rest. */
@@ -327,7 +335,9 @@ export class ExecutionActor {
     }
     end()
     if (this.#stopped) return
-    // A result that nobody waits for any more was told so already.
+    const waiting = { lease: lease!, again: false, bears: true, handled: null }
+    // That it was stopped says nothing about it: where it is wanted once more, it begins once more.
+    if (signal.aborted && result.kind === 'failure') return this.#add({ command: { type: 'nudge' }, ...waiting })
     const command = {
       type: 'result',
       run: key,
@@ -336,7 +346,7 @@ export class ExecutionActor {
       worker: this.#context.worker,
       result,
     } as const
-    this.#add({ command, lease: lease!, again: false, handled: null })
+    this.#add({ command, ...waiting })
   }
 
   /** Messages that no task hangs on any more. */

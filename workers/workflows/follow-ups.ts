@@ -20,6 +20,8 @@ export type FollowUp =
     }
   | { readonly type: 'timer'; readonly id: string; readonly at: number }
   | { readonly type: 'child'; readonly run: string; readonly opening: Extract<Opening, { kind: 'child' }> }
+  /** An execution of a sub-flow is not waited for any more. */
+  | { readonly type: 'stop-child'; readonly executionId: string }
   | { readonly type: 'slot' }
   | { readonly type: 'abort' }
   | { readonly type: 'ended' }
@@ -30,11 +32,15 @@ const timerPurpose = 'executions'
 const deadlineTimer = 'deadline'
 const slaTimer = 'sla'
 
-/** What facts that were just decided call for. */
+/**
+ * What facts that were just decided call for.
+ * @param before the runs as they were: those of an iteration that is through are gone
+ */
 export function followUpsOf(
   plan: FlowPlan,
   facts: readonly ExecutionFact[],
   { runs }: ExecutionState,
+  before: ExecutionState['runs'],
 ): readonly FollowUp[] {
   return facts.flatMap((fact): readonly FollowUp[] => {
     switch (fact.type) {
@@ -45,7 +51,7 @@ export function followUpsOf(
       case 'executions.execution.slot-requested':
         return [{ type: 'slot' }]
       case 'executions.execution.ended':
-        return [{ type: 'abort' }, { type: 'ended' }]
+        return [{ type: 'abort' }, { type: 'ended' }, ...leftChildren(runs)]
       case 'executions.task.scheduled': {
         const { run, attempt, round = 0, lease, task } = fact.data
         const scheduled = runs[run]
@@ -53,14 +59,17 @@ export function followUpsOf(
         if (lease !== null || scheduled === undefined) return []
         return [{ type: 'queue', run, turn: turnOf({ ...scheduled, attempt, round }), group: groupOf(plan, task) }]
       }
-      case 'executions.task.failed':
-        return timer(`${fact.data.run}/${fact.data.attempt}/retry`, fact.data.retryAt)
+      case 'executions.task.failed': {
+        const { run, attempt, retryAt, failure } = fact.data
+        const left = failure.kind === 'timeout' ? stopChild(before[run]) : []
+        return [...timer(`${run}/${attempt}/retry`, retryAt), ...left]
+      }
       case 'executions.task.opened': {
         const { run, attempt, opening, deadlineAt } = fact.data
         return [...timer(`${run}/${attempt}/deadline`, deadlineAt), ...opened(run, attempt, opening)]
       }
       case 'executions.task.cancelled':
-        return [{ type: 'abort' }]
+        return [{ type: 'abort' }, ...stopChild(before[fact.data.run])]
       default:
         return []
     }
@@ -72,7 +81,7 @@ export function followUpsOf(
  * @param lost messages that nobody has in hand: what hangs on them goes to the queue
  */
 export function outstanding(plan: FlowPlan, state: ExecutionState, lost: ReadonlySet<string>): readonly FollowUp[] {
-  if (isEnded(state.stage)) return [{ type: 'ended' }]
+  if (isEnded(state.stage)) return [{ type: 'ended' }, ...leftChildren(state.runs)]
   const found: FollowUp[] = [...timer(deadlineTimer, state.deadlineAt)]
   if (state.slaMissed) found.push({ type: 'sla-missed' })
   else found.push(...timer(slaTimer, state.slaAt ?? null))
@@ -83,7 +92,7 @@ export function outstanding(plan: FlowPlan, state: ExecutionState, lost: Readonl
 
 function outstandingOf(plan: FlowPlan, key: string, run: Run, lost: ReadonlySet<string>): readonly FollowUp[] {
   const { status, attempt, lease, task, at, opening, deadlineAt } = run
-  if (!isLive(run)) return []
+  if (!isLive(run)) return status === 'cancelled' || run.failure?.kind === 'timeout' ? stopChild(run) : []
   if (status === 'scheduled') {
     const queued = lease === null || lost.has(lease)
     return queued ? [{ type: 'queue', run: key, turn: turnOf(run), group: groupOf(plan, task) }] : []
@@ -96,6 +105,16 @@ function outstandingOf(plan: FlowPlan, key: string, run: Run, lost: ReadonlySet<
 function opened(run: string, attempt: number, opening: Opening): readonly FollowUp[] {
   if (opening.kind === 'child') return [{ type: 'child', run, opening }]
   return opening.kind === 'pause' ? timer(`${run}/${attempt}/pause`, opening.until) : []
+}
+
+/** Of those that were waited for when the execution ended. */
+function leftChildren(runs: ExecutionState['runs']): readonly FollowUp[] {
+  return Object.values(runs).flatMap((run) => (run.status === 'cancelled' ? stopChild(run) : []))
+}
+
+function stopChild(run: Run | undefined): readonly FollowUp[] {
+  if (run?.opening?.kind !== 'child' || !run.opening.wait) return []
+  return [{ type: 'stop-child', executionId: run.opening.executionId }]
 }
 
 function timer(id: string, at: number | null): readonly FollowUp[] {
