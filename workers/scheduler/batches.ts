@@ -114,19 +114,17 @@ async function mayStart(bus: Bus, { enabled, saved }: SavedTrigger, onObservatio
   return false
 }
 
-/** Null when there are none. */
+/**
+ * Null when there are none. The first is read before they are counted: while it is the first, none of those that were counted is gone.
+ */
 async function gatheredOf(bus: Bus, subject: string): Promise<(Gathered & { readonly first: number }) | null> {
-  const info = await asking(bus, () => bus.manager.streams.info(stream, { subjects_filter: subject }))
-  const count = info.state.subjects?.[subject] ?? 0
-  if (count === 0) return null
-  const { direct } = bus.manager
-  const [first, last] = await Promise.all([
-    asking(bus, () => direct.getMessage(stream, { seq: 1, next_by_subj: subject })),
-    asking(bus, () => direct.getMessage(stream, { last_by_subj: subject })),
-  ])
-  // Another scheduler was faster.
-  if (first === null || last === null) return null
-  return { count, first: first.seq, firstAt: first.time.getTime(), lastAt: last.time.getTime() }
+  const { direct, streams } = bus.manager
+  const first = await asking(bus, () => direct.getMessage(stream, { seq: 1, next_by_subj: subject }))
+  if (first === null) return null
+  const { state } = await asking(bus, () => streams.info(stream, { subjects_filter: subject }))
+  const last = await asking(bus, () => direct.getMessage(stream, { last_by_subj: subject }))
+  const [firstAt, lastAt] = [first.time.getTime(), (last ?? first).time.getTime()]
+  return { count: state.subjects?.[subject] ?? 0, first: first.seq, firstAt, lastAt }
 }
 
 interface Waiting {
