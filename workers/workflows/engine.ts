@@ -6,7 +6,15 @@ import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, readMessage, trailFrom } from '../../bus/load.ts'
 import { causationHeader, factsHeader, messageIdHeader, newId, readJson } from '../../bus/message.ts'
 import { readBytes, storeBytes } from '../../bus/objects.ts'
-import { abortSubjects, dueSubjects, taskConsumer, taskSubjects, unescapeToken } from '../../bus/subject.ts'
+import {
+  abortSubjects,
+  backlogSubjects,
+  dueSubjects,
+  taskBacklogSubjects,
+  taskConsumer,
+  taskSubjects,
+  unescapeToken,
+} from '../../bus/subject.ts'
 import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import {
   type ExecutionCommand,
@@ -17,6 +25,7 @@ import {
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { awaits, turnId, turnOf } from '../../schemas/workflows/turn.ts'
+import { backlogStream, deferExecution, deferTask, inBacklog } from './backlog.ts'
 import { claim } from './claim.ts'
 import { type ActorContext, ExecutionActor, type Handling } from './execution-actor.ts'
 import { Executions, type Stored } from './executions.ts'
@@ -39,6 +48,7 @@ import { outwait } from './patience.ts'
 import type { Plugin } from './plugin.ts'
 import { runTask, type TaskEnvironment } from './run-task.ts'
 import { RunningTasks } from './running-tasks.ts'
+import { Shares } from './shares.ts'
 import { releaseSlot, requestSlot } from './slots.ts'
 import { startExecution } from './start-execution.ts'
 import { stopChild } from './stop-child.ts'
@@ -81,6 +91,22 @@ const timerAckWaitMs = 500
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
 const maxInline = 1
+/**
+ * Of the executions that may begin here at a time. Those beyond `concurrency` are for others than the flow, or the namespace, that has so
+ * many; half as many more come from the side lane.
+ */
+const shareOf = (concurrency: number) => ({
+  lane: Math.ceil(concurrency * 1.5),
+  namespace: Math.ceil(concurrency * 1.25),
+  flow: concurrency,
+  backlog: Math.ceil(concurrency / 2),
+})
+/** Of the tasks from the queue. */
+const taskShareOf = (concurrency: number) => ({
+  lane: Math.ceil(concurrency * 1.5),
+  flow: concurrency,
+  backlog: Math.ceil(concurrency / 2),
+})
 
 /**
  * Runs executions: takes commands, tasks and timers from the bus, decides, runs plugins, and appends what happened. Any number of
@@ -101,12 +127,22 @@ class Engine implements WorkflowEngine {
   readonly #logs: TaskLogs
   readonly #context: ActorContext
   readonly #consumers: Promise<void>[] = []
+  readonly #shares = new Shares()
+  readonly #share: ReturnType<typeof shareOf>
+  readonly #taskShare: ReturnType<typeof taskShareOf>
+  /** Commands in hand. */
+  #commands = 0
+  readonly #maxBearing: number
   /** Items of loops, by digest: each of their tasks asks for one. */
   readonly #lists = new LRUCache<string, readonly unknown[]>({ max: 100, maxSize: maxListBytes })
 
   constructor(options: EngineOptions) {
     this.#options = options
     this.#bus = options.bus
+    const { concurrency = 64, taskConcurrency = 32 } = options
+    this.#share = shareOf(concurrency)
+    this.#taskShare = taskShareOf(taskConcurrency)
+    this.#maxBearing = concurrency / 2
     this.#logs = new TaskLogs(options.bus, options.onObservation)
     const effect = (task: TaskPlan) => options.plugins.get(task.type)?.manifest.effect ?? 'pure'
     const groups = options.groups ?? [defaultGroup]
@@ -132,7 +168,7 @@ class Engine implements WorkflowEngine {
   }
 
   start(): void {
-    const { onObservation, concurrency = 64, taskConcurrency = 32, groups = [defaultGroup], ackWaitMs } = this.#options
+    const { onObservation, concurrency = 64, groups = [defaultGroup], ackWaitMs } = this.#options
     const { signal } = this.#stopping
     const run = (consumer: string, more: Omit<Parameters<typeof consume>[1], 'consumer' | 'onObservation'>) => {
       this.#consumers.push(
@@ -142,9 +178,16 @@ class Engine implements WorkflowEngine {
     // An execution begins with the event that created it: there is nothing else to be stored, and nothing that could be lost.
     run(leaseConsumers.executions, {
       stream: 'EVT_EXECUTIONS',
-      concurrency,
+      concurrency: this.#share.lane,
       maxAckPending: maxBegun,
       handle: (delivery) => this.#takeEvent(delivery),
+    })
+    run(leaseConsumers.backlog, {
+      stream: backlogStream,
+      subjects: [backlogSubjects],
+      concurrency: this.#share.backlog,
+      maxAckPending: maxBegun,
+      handle: (delivery) => this.#takeDeferred(delivery),
     })
     run('workers-workflows-commands', {
       stream: 'COMMANDS',
@@ -155,8 +198,14 @@ class Engine implements WorkflowEngine {
       run(taskConsumer(group), {
         stream: 'TASKS',
         subjects: [taskSubjects(group)],
-        concurrency: taskConcurrency,
-        handle: (delivery, ended) => this.#takeTask(delivery, ended),
+        concurrency: this.#taskShare.lane,
+        handle: (delivery, ended) => this.#takeTask(delivery, ended, group),
+      })
+      run(`${taskConsumer(group)}-backlog`, {
+        stream: backlogStream,
+        subjects: [taskBacklogSubjects(group)],
+        concurrency: this.#taskShare.backlog,
+        handle: (delivery, ended) => this.#takeTask(delivery, ended, null),
       })
     }
     run(leaseConsumers.timers, {
@@ -197,6 +246,8 @@ class Engine implements WorkflowEngine {
     }
     // What was just created is most often as it was created: when it is not, the first append says so.
     const created = carriedState(execution, await readMessage(this.#bus, execution.events, { headers, data }))
+    using place = created === null ? Shares.none : await this.#placeFor(created.state)
+    if (place === null) return await deferExecution(this.#bus, executionId)
     await this.#hand(
       executionId,
       { type: 'nudge' },
@@ -206,12 +257,41 @@ class Engine implements WorkflowEngine {
     )
   }
 
+  /** Null when its flow or its namespace has enough of this worker. Where the flow has places those are waited for, in their order. */
+  async #placeFor({ created }: ExecutionState): Promise<Disposable | null> {
+    if ((await this.#context.plans.get(created!)).concurrency !== null) return Shares.none
+    const { flow, namespace } = this.#share
+    return this.#shares.take([
+      { key: `flow/${created!.flowId}`, limit: flow },
+      { key: `namespace/${created!.namespace}`, limit: namespace },
+    ])
+  }
+
+  async #takeDeferred({ subject, headers, deliveryCount }: Delivery): Promise<void> {
+    const executionId = unescapeToken(subject.split('.').at(-1)!)
+    await this.#hand(executionId, { type: 'nudge' }, headers.get(messageIdHeader), { again: deliveryCount > 1 })
+  }
+
   async #takeCommand({ subject, headers, data, deliveryCount }: Delivery): Promise<void> {
     const executionId = unescapeToken(subject.split('.').at(-1)!)
     const command = knownCommand(readJson(data))
     const swept = command.type === 'nudge' && command.sweep === true
+    if (swept && (await this.#hasNotBegun(executionId))) return
     const again = swept || deliveryCount > 1
-    await this.#hand(executionId, command, headers.get(messageIdHeader), { again })
+    this.#commands++
+    try {
+      // Tasks hang on half of them at the most: so there is always somebody who decides.
+      const bears = this.#commands <= this.#maxBearing
+      await this.#hand(executionId, command, headers.get(messageIdHeader), { again, bears })
+    } finally {
+      this.#commands--
+    }
+  }
+
+  /** It waits for its turn on the side lane: nothing is lost. */
+  async #hasNotBegun(executionId: string): Promise<boolean> {
+    const { state } = await this.#context.executions.load(executionId)
+    return state.stage === 'queued' && !state.slotRequested && (await inBacklog(this.#bus, executionId))
   }
 
   /** Decided at once and by whoever has it: what is to be run then goes to the queue, so that the timer is soon done with. */
@@ -237,14 +317,20 @@ class Engine implements WorkflowEngine {
     }
   }
 
-  /** Runs a task from the queue. Its result is a command, so that results that come together are decided together. */
-  async #takeTask({ data }: Delivery, ended: AbortSignal): Promise<void> {
+  /** Runs a task from the queue of a group, or, with null, from the side lane. Its result is a command, so that results that come together are decided together. */
+  async #takeTask({ data }: Delivery, ended: AbortSignal, lane: string | null): Promise<void> {
     const queued = readJson(data) as QueuedTask
     const { executionId, run: key } = queued
     const turn = turnOf(queued)
     const { state } = await this.#context.executions.load(executionId)
     const run = state.runs[key]
     if (!awaits(run, turn)) return
+    const share = {
+      key: `tasks/${state.created!.flowId}`,
+      limit: lane === null ? Number.POSITIVE_INFINITY : this.#taskShare.flow,
+    }
+    using place = this.#shares.take([share])
+    if (place === null) return await deferTask(this.#bus, lane!, { ...queued, ...turn })
     const plan = await this.#context.plans.get(state.created!)
     if (this.#running.has(executionId, key, turn)) return
     const task = findTask(plan, run)

@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { type Loaded, lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
-import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
+import { abortSubject, endedSubject, executionSubject, taskBacklogSubject, taskSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
@@ -135,12 +135,17 @@ export interface QueuedTask {
   readonly generation?: number
 }
 
+/** Whether it waits on the side lane, see `backlog.ts`. */
+async function isDeferred(bus: Bus, group: string, id: string): Promise<boolean> {
+  return (await lastMessage(bus, 'BACKLOG', taskBacklogSubject(group, id))) !== null
+}
+
 /** Stored once, however often it is sent within the time in which it can be unanswered. @throws {BusUnavailable} */
 export async function queueTask(bus: Bus, task: QueuedTask, group: string, again: boolean): Promise<void> {
   const id = turnId(task.executionId, task.run, turnOf(task))
   const subject = taskSubject(group, id)
   // The queue knows ids for two minutes; a task can lie there, or run, for longer.
-  if (again && (await lastMessage(bus, 'TASKS', subject)) !== null) return
+  if (again && ((await lastMessage(bus, 'TASKS', subject)) !== null || (await isDeferred(bus, group, id)))) return
   await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': id } })
 }
 

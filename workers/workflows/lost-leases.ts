@@ -6,6 +6,7 @@ import { asking } from '../../bus/publish.ts'
 import { eventSubject, executionSubject } from '../../bus/subject.ts'
 import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import type { ExecutionCommand } from '../../schemas/workflows/execution-decide.ts'
+import { backlogId, inBacklog } from './backlog.ts'
 
 const timerLease = /^timer\/(\d+)$/
 const maxWaiting = 256
@@ -14,6 +15,7 @@ const maxWaiting = 256
 export const leaseConsumers = {
   executions: 'workers-workflows-executions',
   timers: 'workers-workflows-timers',
+  backlog: 'workers-workflows-backlog',
 } as const
 
 /**
@@ -56,6 +58,7 @@ function isNudge(data: Uint8Array): boolean {
 async function isGone(bus: Bus, executionId: string, lease: string): Promise<boolean> {
   const due = timerLease.exec(lease)?.[1]
   if (due !== undefined) return await isDone(bus, 'TIMERS', leaseConsumers.timers, Number(due))
+  if (lease === backlogId(executionId)) return !(await inBacklog(bus, executionId))
   const query = { seq: 1, next_by_subj: eventSubject('executions', 'execution', executionId) }
   const created = await asking(bus, () => bus.manager.direct.getMessage('EVT_EXECUTIONS', query))
   // A command that is not on its queue any more.
