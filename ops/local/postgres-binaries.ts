@@ -8,6 +8,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
 } from 'node:fs'
 import { basename, delimiter, dirname, join, resolve } from 'node:path'
@@ -81,8 +82,17 @@ export function reachableBinaries(binaries: string, account: Account | undefined
   return join(copy, 'bin')
 }
 
+/** What programs said of themselves, and when they were written: they are asked for again and again. */
+const versions = new Map<string, { readonly writtenAt: number; readonly version: string }>()
+
 /** `18.4` of `postgres (PostgreSQL) 18.4`. */
 export function postgresVersion(binaries: string): string {
-  const text = execFileSync(join(binaries, 'postgres'), ['--version'], { encoding: 'utf8' })
-  return /(\d+(\.\d+)?)/.exec(text)?.[1] ?? '0'
+  const program = join(binaries, 'postgres')
+  const writtenAt = statSync(program).mtimeMs
+  const known = versions.get(program)
+  if (known !== undefined && known.writtenAt === writtenAt) return known.version
+  const text = execFileSync(program, ['--version'], { encoding: 'utf8' })
+  const version = /(\d+(\.\d+)?)/.exec(text)?.[1] ?? '0'
+  versions.set(program, { writtenAt, version })
+  return version
 }

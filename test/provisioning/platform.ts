@@ -61,12 +61,15 @@ interface PlatformOptions {
   readonly disk?: string
   /** Default: every PostgreSQL of the machine. */
   readonly postgres?: LocalDriverOptions['postgres']
+  readonly hungMs?: number
+  /** Told in the very moment, before the worker goes on. */
+  readonly onObservation?: (observation: ProvisioningObservation) => void
 }
 
 /** A nats-server, the door, and a folder for servers; a worker where the test wants it. */
 export async function platform(
   t: Pick<Test, 'teardown'>,
-  { worker = true, disk, postgres }: PlatformOptions = {},
+  { worker = true, disk, postgres, hungMs, onObservation }: PlatformOptions = {},
 ): Promise<ProvisioningPlatform> {
   const nats = await testNats(t)
   const home = mkdtempSync(join(tmpdir(), 'busbar-prov-'))
@@ -90,6 +93,7 @@ export async function platform(
       account,
       secretKeys,
       ports,
+      ...(hungMs !== undefined && { hungMs }),
       postgres: postgres ?? (async () => findAllPostgres('/usr/bin:/bin', account)),
       mysql: async () => {
         const binaries = mariadbHere()
@@ -100,7 +104,10 @@ export async function platform(
       bus: await connected('worker'),
       driver: async (view) => openLocalDriver(options, view),
       observeMs: 500,
-      onObservation: (observation) => observations.push(observation),
+      onObservation: (observation) => {
+        observations.push(observation)
+        onObservation?.(observation)
+      },
     })
     let stopped: Promise<void> | null = null
     const stop = () => {

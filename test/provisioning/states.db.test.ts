@@ -1,4 +1,14 @@
-import { closeSync, existsSync, openSync, readFileSync, renameSync, rmSync, statfsSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { decide } from '../../bus/decide.ts'
@@ -11,7 +21,9 @@ t.setTimeout(240_000)
 
 const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', tier: 'FREE' }
 
-async function provisioned(t: Test, options: Parameters<typeof platform>[1], own: object = {}) {
+type Options = Parameters<typeof platform>[1]
+
+async function provisioned(t: Test, options: Options, own: object = {}) {
   const p = await platform(t, options)
   const made = await p.call('POST', '/api/provision?wait=60', { ...shop, ...own })
   t.equal(made.status, 201, JSON.stringify(made.body))
@@ -52,7 +64,11 @@ const postmasterOf = (root: string) =>
   Number(readFileSync(join(root, 'members/m1/data/postmaster.pid'), 'utf8').split('\n')[0])
 
 t.test('what goes wrong with a server is a state with a reason, and ends with it', async (t) => {
-  const { p, url, root } = await provisioned(t, {}, { backup: { enabled: true } })
+  let strike: ((step: string) => void) | null = null
+  const onObservation: NonNullable<Options>['onObservation'] = (observation) => {
+    if (observation.type === 'operation-step') strike?.(observation.step)
+  }
+  const { p, url, root } = await provisioned(t, { hungMs: 4_000, onObservation }, { backup: { enabled: true } })
 
   await t.test('a server that was killed and does not start again', async (t) => {
     const control = join(root, 'members/m1/data/global/pg_control')
@@ -68,13 +84,28 @@ t.test('what goes wrong with a server is a state with a reason, and ends with it
   await t.test('a server that hangs', async (t) => {
     const pid = postmasterOf(root)
     process.kill(pid, 'SIGSTOP')
-    try {
-      await untilStatus(p, 'FAILED', /The database server does not answer/)
-    } finally {
-      process.kill(pid, 'SIGCONT')
-    }
+    await untilStatus(p, 'FAILED', /The database server does not answer/)
+    process.kill(pid, 'SIGCONT')
     await untilStatus(p, 'ACTIVE', null)
+    t.equal(postmasterOf(root), pid, 'and comes round is left alone')
+
+    process.kill(pid, 'SIGSTOP')
+    await untilStatus(p, 'FAILED', /did not answer for too long: it was ended and starts again/)
+    await untilStatus(p, 'ACTIVE', null)
+    t.not(postmasterOf(root), pid, 'and does not is started anew')
     t.same(await query(url, 'select id from kept'), [{ id: 1 }])
+  })
+
+  await t.test('a server that hangs in the middle of an operation', async (t) => {
+    strike = (step) => {
+      if (step !== 'NAME') return
+      strike = null
+      process.kill(postmasterOf(root), 'SIGSTOP')
+    }
+    const backup = await p.call('POST', '/api/provision/shop/backup/trigger?wait=60')
+    t.equal(backup.status, 200, JSON.stringify(backup.body))
+    t.equal(strike, null)
+    t.equal((await p.call('GET', '/api/provision/shop/backup/list')).body.backups.length, 2)
   })
 
   await t.test('an archive that is lost', async (t) => {
@@ -132,6 +163,17 @@ t.test(
   async (t) => {
     const { p, url, root } = await provisioned(t, { disk: '256m' })
     if (!p.ownDisk) return t.comment('no right to mount a small disk here')
+    const major = (await p.call('GET', '/api/provision/shop')).body.version.major
+    await query(url, "create table large as select n, repeat('x', 1000) from generate_series(1, 25000) as n")
+    await query(url, 'drop table large')
+    await eventually(async () => {
+      const [{ archived_count: archived }] = (await query(url, 'select archived_count from pg_stat_archiver')) as [
+        Record<string, unknown>,
+      ]
+      const left = readdirSync(join(root, `archive-${major}`)).length
+      if (Number(archived) < 25 || left > 20) throw new Error(`${left} of ${archived}`)
+    })
+    t.pass('a log that no backup needs is not kept')
     const filler = join(p.home, 'filler')
     fill(filler, p.home, 24 * mib)
     await untilStatus(p, 'STORAGE_FULL', /disk of the machine is full/)

@@ -1,6 +1,7 @@
 import type { Msg } from '@nats-io/nats-core'
 import type { Bus } from '../../bus/connect.ts'
 import { provisioningSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
 import { type InstanceState, requireInstance } from '../../schemas/provisioning/instance.ts'
 import type { Answer, Question } from '../../schemas/provisioning/question.ts'
 import type { DatabaseType } from '../../schemas/provisioning/tiers.ts'
@@ -39,16 +40,35 @@ export function answerQuestions(
       reply = { failure: explain(error) }
       if (reply.failure.kind === 'fault') onObservation({ type: 'question-failed', question: asked.question, error })
     }
-    message.respond(JSON.stringify(reply))
+    try {
+      message.respond(textOf(reply, bus.connection.info?.max_payload))
+    } catch (error) {
+      // Nobody hears it: the connection has gone.
+      onObservation({ type: 'question-failed', question: asked.question, error })
+    }
   }
   const callback = (error: Error | null, message: Msg) => {
     if (error === null) void answer(message)
   }
   const subscriptions = [
-    bus.connection.subscribe(provisioningSubject(driver.place), { callback }),
+    // By one of them, where two look after a place for a moment.
+    bus.connection.subscribe(provisioningSubject(driver.place), { callback, queue: 'workers-provisioning' }),
     bus.connection.subscribe(provisioningSubject('any'), { callback, queue: 'workers-provisioning' }),
   ]
   return { stop: () => subscriptions.forEach((each) => void each.unsubscribe()) }
+}
+
+/** What does not fit into a message is refused: the client library throws at it. */
+function textOf(reply: Answer, maxBytes = 1024 * 1024): string {
+  const text = JSON.stringify(reply)
+  if (Buffer.byteLength(text) <= maxBytes) return text
+  return JSON.stringify({ failure: explain(tooLarge()) } satisfies Answer)
+}
+
+function tooLarge(): Rejected {
+  return new Rejected('provisioning/answer-too-large', 'The answer is too large to be told at once', {
+    hint: 'Ask for less: fewer lines, a lower limit.',
+  })
 }
 
 async function answerOf(
@@ -59,7 +79,8 @@ async function answerOf(
   if (question === 'install') return await driver.install(params.databaseType as DatabaseType)
   const found = requireInstance(stateOf(projectId ?? ''), projectId ?? '')
   const watch = watchOf(found.projectName)
-  if (question === 'metrics') return (await watch?.current()) ?? null
+  // Ready a moment ago: what watches it has not begun.
+  if (question === 'metrics') return (await watch?.current()) ?? (found.created ? await driver.measure(found) : null)
   if (question === 'metrics-history') return watch?.history(Number(params.limit)) ?? []
   return await driver.ask(question, found, params)
 }

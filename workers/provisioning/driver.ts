@@ -67,6 +67,8 @@ export interface Driver {
   /** Servers that should run are started, at a start of the worker or of the machine. */
   bringUp(instance: Instance, signal: AbortSignal): Promise<void>
   observe(instance: Instance, signal: AbortSignal): Promise<Observed>
+  /** Looks at its servers while an operation is under way: one that hangs is ended, so that the operation goes on. */
+  guard(instance: Instance): Promise<void>
   /** Numbers of the moment; one that nobody knows is null, never 0. Not to be asked twice at a time. */
   measure(instance: Instance): Promise<Metrics>
   /** When the newest backup began, epoch ms; null: there is none. */

@@ -64,7 +64,20 @@ export function startKeeper(
       await watching?.[Symbol.asyncDispose]()
       watching = null
     }
-    await runOperation({ bus, driver, onObservation, explain }, projectName, signal)
+    const done = new AbortController()
+    const guarding = guard(AbortSignal.any([signal, done.signal]))
+    try {
+      await runOperation({ bus, driver, onObservation, explain }, projectName, signal)
+    } finally {
+      done.abort()
+      await guarding
+    }
+  }
+  const guard = async (until: AbortSignal) => {
+    while (!until.aborted) {
+      await sleep(observeMs, undefined, { signal: until }).catch(() => undefined)
+      if (!until.aborted) await driver.guard(state).catch(() => undefined)
+    }
   }
   const keep = async () => {
     const failure = up ? null : await startFailure(driver, state, signal)

@@ -1,19 +1,24 @@
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
-import { hasData, isStandby, startPrimary, startStandby } from './members.ts'
+import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
+import { hasData, isStandby, keepPrimary, keepStandby, startPrimary, startStandby } from './members.ts'
 import type { LocalPlace } from './place.ts'
-import { openPostgres } from './postgres-instance.ts'
+import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
+import { hasSuccessor } from './succession.ts'
 
 /**
- * Starts what should run and does not: the primary, then its standbys. A server that was a primary and is one no longer has no
- * mark of a standby, and stays down until it is built anew.
+ * Starts what should run and does not: the primary, unless a standby is to take its place, then its standbys. A server that was a primary
+ * and is one no longer has no mark of a standby, and stays down until it is built anew.
  */
 export async function bringUp(place: LocalPlace, instance: Instance, signal: AbortSignal): Promise<void> {
   if (instance.primary === null || instance.credentials === null) return
   const opened = await openPostgres(place, instance)
   const primary = opened.primary()
   if (!hasData(primary) || isStandby(primary)) return
+  const busy = isUnderWay(instance.operation)
+  // One that runs is waited for by an operation, which needs it; else the next look judges it, also one that says nothing.
+  const runs = async (node: typeof primary) => !busy && (await opened.control.pid(node)) !== undefined
   let failure: unknown = null
-  await startPrimary(opened, primary, opened.standbys.length, signal).catch((error: unknown) => {
+  await bringUpPrimary(opened, instance, { signal, runs: await runs(primary) }).catch((error: unknown) => {
     failure = error
   })
   // Without the primary, too: one of them may have to take its place.
@@ -21,10 +26,25 @@ export async function bringUp(place: LocalPlace, instance: Instance, signal: Abo
   for (const member of opened.standbys) {
     const node = opened.nodeOf(member)
     if (!hasData(node) || !isStandby(node)) continue
-    await startStandby(opened, primary.port, node, signal).then(
+    const up = (await runs(node)) ? keepStandby(opened, node) : startStandby(opened, primary.port, node, signal)
+    await up.then(
       () => standing++,
       () => signal.throwIfAborted(),
     )
   }
   if (failure !== null && standing === 0) throw failure
+}
+
+async function bringUpPrimary(
+  opened: PostgresInstance,
+  instance: Instance,
+  { signal, runs }: { readonly signal: AbortSignal; readonly runs: boolean },
+): Promise<void> {
+  const { operation } = instance
+  const standbys = opened.standbys.length
+  if (runs) return await keepPrimary(opened, opened.primary(), standbys)
+  // It was fenced, and must not take another write.
+  if (isUnderWay(operation) && operation.type === 'FAILOVER') return
+  if (await hasSuccessor(opened, instance)) return
+  await startPrimary(opened, opened.primary(), standbys, signal)
 }

@@ -1,16 +1,21 @@
 import { join } from 'node:path'
-import { Unavailable } from '../../../schemas/failure.ts'
-import { facts } from '../../../schemas/provisioning/instance-facts.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { facts, type Member } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Plan, Step } from '../driver.ts'
-import { archiveRest, restoreCommand } from './backup/archive.ts'
+import { archivedSegments, archiveRest, restoreCommand } from './backup/archive.ts'
+import { positionOf, segmentOfLsn } from './backup/wal-name.ts'
+import { CareFailure } from './care-failure.ts'
 import { bringStandbys, logIn, setSynchronous } from './create.ts'
 import { ensureSlots, hasData, isStandby, startPrimary } from './members.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
-import { withSession } from './postgres-session.ts'
+import { waitUntil, withSession } from './postgres-session.ts'
 
-const promoteSeconds = 30
+/** So long one of the standbys may take to be able to take over; then the old primary is better than none. */
+const chooseMs = 10_000
+/** The longest it may take to read what the old primary had not sent. */
+const promoteMs = 600_000
 
 /**
  * Another server becomes the primary, at the same port. The old one is ended for good before; what it has committed and not sent
@@ -25,10 +30,19 @@ function fence(place: LocalPlace): Step {
     name: 'FENCE',
     async run({ instance }) {
       const opened = await openPostgres(place, instance)
-      await opened.control.fence(opened.primary())
-      return { data: { old: instance.primary } }
+      const primary = instance.members.find(({ name }) => name === instance.primary)!
+      // Where an earlier failover broke off the recorded primary is a standby still, and the old one another.
+      const old = [primary, ...opened.standbys].find((each) => isFormer(opened.nodeOf(each))) ?? primary
+      await opened.control.fence(opened.nodeOf(old))
+      // It may run at the port it had before.
+      if (old !== primary) await opened.control.stop(opened.primary())
+      return { data: { old: old.name } }
     },
   }
+}
+
+function isFormer(node: PostgresNode): boolean {
+  return hasData(node) && !isStandby(node)
 }
 
 /** The standby that has the most; the instance's port goes to it. */
@@ -37,46 +51,79 @@ function choose(place: LocalPlace): Step {
     name: 'CHOOSE',
     async run({ instance, operation, signal }) {
       const opened = await openPostgres(place, instance)
-      const positions = await Promise.all(
-        opened.standbys.map(async (member) => ({
-          member,
-          position: await receivedBy(opened, opened.nodeOf(member), signal),
-        })),
-      )
-      const [best] = positions
-        .filter(({ position }) => position !== null)
-        .sort((left, right) => Number(right.position! - left.position!))
-      if (best === undefined) throw new Unavailable('http/unavailable', 'No standby can take over')
-      const old = instance.members.find(({ name }) => name === operation.data.old)!
-      const ports: Readonly<Record<string, number>> = { [old.name]: best.member.port, [best.member.name]: old.port }
-      const members = instance.members.map((each) => ({ ...each, port: ports[each.name] ?? each.port }))
+      const { members } = instance
+      const old = opened.nodeOf(members.find(({ name }) => name === operation.data.old)!)
+      const { name, port } = await bestOf(opened, { members, logFolders: logFolders(opened, old) }, signal)
+      const before = members.find((each) => each.name === instance.primary)!
+      const ports: Readonly<Record<string, number>> = { [before.name]: port, [name]: before.port }
+      const moved = members.map((each) => ({ ...each, port: ports[each.name] ?? each.port }))
       return {
-        data: { candidate: best.member.name, was: best.member.port },
-        facts: [facts.members.of({ members, primary: best.member.name, at: Date.now() })],
+        data: { candidate: name, was: port },
+        facts: [facts.members.of({ members: moved, primary: name, at: Date.now() })],
       }
     },
   }
 }
 
-/** How far a standby has the log, bytes; null when it cannot take over. */
-async function receivedBy(opened: PostgresInstance, node: PostgresNode, signal: AbortSignal): Promise<bigint | null> {
-  if (!hasData(node) || !isStandby(node)) return null
+/** Where the log is that a successor has not got. */
+function logFolders({ folders }: PostgresInstance, old: PostgresNode): readonly string[] {
+  return [join(old.dataFolder, 'pg_wal'), folders.archive]
+}
+
+/** @throws {CareFailure} `failed` when none can take over in time: the old primary is started again */
+async function bestOf(
+  opened: PostgresInstance,
+  all: { readonly members: readonly Member[]; readonly logFolders: readonly string[] },
+  signal: AbortSignal,
+): Promise<Member> {
+  for (const end = performance.now() + chooseMs; ; ) {
+    const received = await Promise.all(all.members.map((member) => receivedBy(opened, opened.nodeOf(member), signal)))
+    const most = received.reduce((left, right) => (right.bytes > left.bytes ? right : left), nothing)
+    const best = all.members[received.indexOf(most)]
+    if (best !== undefined && goesOn(all.logFolders, most.segment)) return best
+    if (performance.now() > end) throw new CareFailure('failed', 'No standby can take over')
+    await sleep(250, undefined, { signal })
+  }
+}
+
+/** How far a standby has the log. */
+interface Received {
+  readonly bytes: bigint
+  /** Where it goes on. */
+  readonly segment: string
+}
+
+/** Of one that cannot take over. */
+const nothing: Received = { bytes: -1n, segment: '' }
+
+async function receivedBy(opened: PostgresInstance, node: PostgresNode, signal: AbortSignal): Promise<Received> {
+  if (!hasData(node) || !isStandby(node)) return nothing
   try {
     await opened.control.start(node, { timeoutMs: 5_000, signal })
     return await withSession(
       node,
       async (client) => {
-        const { rows } = await client.query<{ position: string }>(
-          "select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn as position",
+        const { rows } = await client.query<{ lsn: string; bytes: string; segmentBytes: number }>(
+          `select lsn::text, lsn - '0/0'::pg_lsn as bytes,
+            (select setting::int from pg_settings where name = 'wal_segment_size') as "segmentBytes"
+          from greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) as lsn`,
         )
-        return BigInt(rows[0]!.position)
+        const { lsn, bytes, segmentBytes } = rows[0]!
+        return { bytes: BigInt(bytes), segment: segmentOfLsn(lsn, 1, segmentBytes) }
       },
       { database: 'postgres', statementTimeoutMs: 3_000 },
     )
   } catch {
     signal.throwIfAborted()
-    return null
+    return nothing
   }
+}
+
+/** False where log after the segment is there and it is not: what was committed in it would be lost. */
+function goesOn(folders: readonly string[], segment: string): boolean {
+  const there = folders.flatMap(archivedSegments).map(positionOf)
+  const next = positionOf(segment)
+  return there.includes(next) || !there.some((position) => position > next)
 }
 
 function promote(place: LocalPlace): Step {
@@ -86,22 +133,21 @@ function promote(place: LocalPlace): Step {
       const opened = await openPostgres(place, instance)
       const node = opened.primary()
       const old = instance.members.find(({ name }) => name === operation.data.old)!
+      const former = opened.nodeOf(old)
+      // Whatever happened since the first step: it must not take a write any more.
+      if (old.name !== instance.primary) await opened.control.fence(former)
       if (isStandby(node)) {
         // At its old port, or half-way: started anew at the instance's.
         await opened.control.stop(node)
-        const left = join(opened.nodeOf(old).dataFolder, 'pg_wal')
         const settings = {
           primary_conninfo: '',
           primary_slot_name: '',
-          restore_command: restoreCommand([left, opened.folders.archive]),
+          restore_command: restoreCommand(logFolders(opened, former)),
         }
         await opened.control.start(node, { settings, signal })
-        await withSession(node, (client) => client.query('select pg_promote(true, $1)', [promoteSeconds]), {
-          database: 'postgres',
-          statementTimeoutMs: (promoteSeconds + 5) * 1_000,
-        })
+        await promoted(node, signal)
       }
-      await archiveRest(opened.nodeOf(old))
+      await archiveRest(former)
       const others = opened.standbys.filter(({ name }) => name !== old.name)
       await startPrimary(opened, node, others.length, signal)
       await ensureSlots(
@@ -116,6 +162,20 @@ function promote(place: LocalPlace): Step {
       }
     },
   }
+}
+
+/** Resolves when it has read all there is of the log, and takes writes. */
+async function promoted(node: PostgresNode, signal: AbortSignal): Promise<void> {
+  await withSession(
+    node,
+    async (client) => {
+      await client.query('select pg_promote(false)')
+      const isPrimary = async () =>
+        !(await client.query<{ still: boolean }>('select pg_is_in_recovery() as still')).rows[0]!.still
+      await waitUntil(isPrimary, { timeoutMs: promoteMs, message: 'The standby does not become the primary.', signal })
+    },
+    { database: 'postgres' },
+  )
 }
 
 function degraded(name: string) {

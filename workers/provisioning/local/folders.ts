@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { writeDurably } from './durable-files.ts'
 import type { NodeAccount } from './postgres-node.ts'
@@ -53,6 +53,11 @@ export function ownFolder(path: string, account: NodeAccount | undefined): void 
   if (account !== undefined) chownSync(path, account.uid, account.gid)
 }
 
+/** But for folders. */
+function isEmpty(folder: string): boolean {
+  return readdirSync(folder, { recursive: true, withFileTypes: true }).every((entry) => entry.isDirectory())
+}
+
 /** @throws {Error} when the folder does not carry the uid */
 function requireMarked({ marker }: InstanceFolders, uid: string): void {
   const found = JSON.parse(readFileSync(marker, 'utf8')) as { readonly uid?: unknown }
@@ -66,8 +71,8 @@ function requireMarked({ marker }: InstanceFolders, uid: string): void {
 export function removeInstanceFolder(folders: InstanceFolders, uid: string): void {
   const trash = join(dirname(folders.root), `.trash-${uid}`)
   if (existsSync(folders.root)) {
-    // Made in the very moment of a kill: nothing but the mark can be missing.
-    if (existsSync(folders.marker)) requireMarked(folders, uid)
+    // Made in the very moment of a kill, it has no mark, and nothing in it either.
+    if (existsSync(folders.marker) || !isEmpty(folders.root)) requireMarked(folders, uid)
     rmSync(trash, { recursive: true, force: true })
     renameSync(folders.root, trash)
   }

@@ -12,7 +12,7 @@ import { auditPlan, queryStatsPlan } from './insight.ts'
 import { type Measured, measure } from './measure.ts'
 import { mysqlPlans } from './mysql-plans.ts'
 import { askMysql, bringUpMysql, observeMysql } from './mysql-questions.ts'
-import { observe, type Watched } from './observe.ts'
+import { guard, observe, type Watched } from './observe.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
 import { askPostgres } from './questions.ts'
 import { scalePlan } from './scale.ts'
@@ -47,7 +47,12 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
   const mysql = mysqlPlans(place)
   const watched = new Map<string, Watched & Measured>()
   const rememberedOf = ({ uid }: Instance) => {
-    const known = watched.get(uid) ?? { missingSince: new Map(), before: undefined, diskBytes: null }
+    const known = watched.get(uid) ?? {
+      missingSince: new Map(),
+      silentSince: new Map(),
+      before: undefined,
+      diskBytes: null,
+    }
     watched.set(uid, known)
     return known
   }
@@ -95,6 +100,9 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
       instance.databaseType === 'MYSQL'
         ? observeMysql(place, instance, rememberedOf(instance))
         : observe(place, instance, rememberedOf(instance)),
+    guard: async (instance) => {
+      if (instance.databaseType === 'POSTGRESQL') await guard(place, instance, rememberedOf(instance))
+    },
     measure: (instance) => measure(place, instance, rememberedOf(instance)),
     lastBackupAt: (instance) => lastBackupAt(place, instance),
     untestedBackup: (instance, now) => untestedBackup(place, instance, now),

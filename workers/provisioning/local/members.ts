@@ -153,7 +153,7 @@ export async function startStandby(
     if (node.runAs !== undefined) chownSync(path, node.runAs.uid, node.runAs.gid)
   }
   await control.start(node, { signal })
-  await control.keep(node, 'restart')
+  await keepStandby({ control }, node)
 }
 
 /** How a primary is looked after: with standbys, the owner of the servers decides what comes after its end. */
@@ -164,5 +164,19 @@ export async function startPrimary(
   signal: AbortSignal,
 ): Promise<void> {
   await control.start(node, { signal })
+  await keepPrimary({ control }, node, standbys)
+}
+
+/** As {@link startPrimary}, for one that runs. */
+export async function keepPrimary(
+  { control }: Pick<PostgresInstance, 'control'>,
+  node: PostgresNode,
+  standbys: number,
+): Promise<void> {
   await control.keep(node, standbys > 0 ? 'ask' : 'restart')
+}
+
+/** As {@link startStandby}, for one that runs. */
+export async function keepStandby({ control }: Pick<PostgresInstance, 'control'>, node: PostgresNode): Promise<void> {
+  await control.keep(node, 'restart')
 }

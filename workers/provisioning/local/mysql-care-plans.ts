@@ -67,7 +67,7 @@ export function mysqlCarePlans(place: LocalPlace, step: MakeStep): Partial<Recor
       return { facts: [facts.settings.of({ storageBytes, by: operation.by, at: Date.now() })] }
     }),
     ENABLE_QUERY_STATS: single('ENABLE', async (opened, { operation, signal }) => {
-      await enableMysqlStatistics(opened.control, opened.primary())
+      for (const { node, start } of opened.servers()) await enableMysqlStatistics(opened.control, node, start)
       await startMysql(opened, signal)
       return { facts: [facts.settings.of({ queryStats: true, by: operation.by, at: Date.now() })] }
     }),
@@ -92,10 +92,10 @@ export async function setMysqlParameters(
   signal: AbortSignal,
 ): Promise<void> {
   if (Object.keys(changes).length === 0) return
-  for (const node of [opened.primary(), ...opened.replicas.map((member) => opened.nodeOf(member))]) {
+  for (const { node, start } of opened.servers()) {
     const { pendingRestart } = await applyMysqlParameters(node, changes)
     if (pendingRestart.length === 0) continue
-    const { applied, reason } = await restartMysqlWithParameters(opened.control, node)
+    const { applied, reason } = await restartMysqlWithParameters(opened.control, node, start)
     if (!applied) throw new CareFailure('failed', `The server does not start with the parameters: ${reason}`)
   }
   await startMysql(opened, signal)

@@ -6,7 +6,7 @@ import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Member } from '../../../schemas/provisioning/instance-facts.ts'
 import type { KeepPolicy } from '../supervisor/protocol.ts'
 import { type InstanceFolders, instanceFolders } from './folders.ts'
-import { type MysqlControl, type MysqlNode, mysqlArguments } from './mysql/mysql-node.ts'
+import { type MysqlControl, type MysqlNode, type MysqlStartOptions, mysqlArguments } from './mysql/mysql-node.ts'
 import { rowsOf, withMysql } from './mysql/mysql-session.ts'
 import { keepServer, requireStarting } from './node-control.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
@@ -26,6 +26,8 @@ export interface MysqlInstance {
   /** @throws {Unavailable} */
   primary(): MysqlNode
   readonly replicas: readonly Member[]
+  /** Every server, the primary first, with what it is started with. */
+  servers(): readonly { readonly node: MysqlNode; readonly start: Pick<MysqlStartOptions, 'settings'> }[]
   password(which: 'master' | 'superuser' | 'pending'): string
 }
 
@@ -59,16 +61,22 @@ export async function openMysqlInstance(place: LocalPlace, instance: Instance): 
       serverId: Number(name.slice(1)),
     }
   }
+  const primary = () => {
+    const first = instance.members.find(({ name }) => name === instance.primary)
+    if (first === undefined) throw new Unavailable('http/unavailable', 'The instance has no primary at the moment')
+    return nodeOf(first)
+  }
+  const replicas = instance.members.filter(({ name }) => name !== instance.primary)
   return {
     folders,
     control: mysqlControl(place, instance.uid, folders),
     nodeOf,
-    primary() {
-      const first = instance.members.find(({ name }) => name === instance.primary)
-      if (first === undefined) throw new Unavailable('http/unavailable', 'The instance has no primary at the moment')
-      return nodeOf(first)
-    },
-    replicas: instance.members.filter(({ name }) => name !== instance.primary),
+    primary,
+    replicas,
+    servers: () => [
+      { node: primary(), start: {} },
+      ...replicas.map((member) => ({ node: nodeOf(member), start: { settings: { read_only: 'ON' } } })),
+    ],
     password,
   }
 }
@@ -141,14 +149,10 @@ async function answers(node: MysqlNode): Promise<boolean> {
 
 /** Running, and looked after from now on; the replicas take no writes. */
 export async function startMysql(opened: MysqlInstance, signal: AbortSignal): Promise<void> {
-  const primary = opened.primary()
-  if (!existsSync(primary.dataFolder)) return
-  await opened.control.start(primary, { signal })
-  await opened.control.keep(primary, 'restart')
-  for (const member of opened.replicas) {
-    const node = opened.nodeOf(member)
+  if (!existsSync(opened.primary().dataFolder)) return
+  for (const { node, start } of opened.servers()) {
     if (!existsSync(node.dataFolder)) continue
-    await opened.control.start(node, { settings: { read_only: 'ON' }, signal })
+    await opened.control.start(node, { ...start, signal })
     await opened.control.keep(node, 'restart')
   }
 }

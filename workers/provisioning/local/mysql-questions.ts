@@ -5,9 +5,12 @@ import type { Observed } from '../driver.ts'
 import { listBackups } from './backup/backup-record.ts'
 import { chooseBackup, restorableWindow } from './backup/restore-target.ts'
 import { readLogTail } from './metrics/log-tail.ts'
+import { listedMigrations } from './migrations/migration.ts'
+import { trimUnusedBinlog } from './mysql/binlog.ts'
 import type { MysqlBackupRecord } from './mysql/mysql-backup.ts'
 import { applyMysqlMigration, listMysqlMigrations } from './mysql/mysql-migrations.ts'
 import type { MysqlNode } from './mysql/mysql-node.ts'
+import { checkMysqlParameters } from './mysql/mysql-parameters.ts'
 import { readMysqlSummary, readMysqlTopQueries, readMysqlWaitEvents } from './mysql/mysql-performance.ts'
 import { rowsOf, withMysql } from './mysql/mysql-session.ts'
 import { readReplicaStatus } from './mysql/replica.ts'
@@ -42,12 +45,13 @@ const questions: Readonly<Record<string, Question>> = {
     const chosen = chooseBackup(await mysqlWindow(opened), asked.target, { backupId: asked.backupId, now: Date.now() })
     return { backupId: chosen.id }
   },
-  // They are checked, all before the first is set, when they are applied.
-  'check-parameters': async () => null,
+  'check-parameters': async (opened, _instance, { parameters }) => {
+    await checkMysqlParameters(opened.primary(), parameters as Record<string, string>)
+    return null
+  },
   logs: async (opened, { projectName: projectId }, { lines: count }) => {
     const { lines, truncated } = await readLogTail(opened.primary().logFile, { lines: Number(count) })
-    const told = lines.map((message) => ({ time: null, severity: null, pid: null, message }))
-    return { projectId, logs: lines.join('\n'), lines: told, truncated }
+    return { projectId, logs: lines.join('\n'), lines: lines.map(logLine), truncated }
   },
   migrate: async (opened, { masterUsername, projectName: projectId }, params) => {
     const migration = params as Pick<Parameters<typeof applyMysqlMigration>[2], 'version' | 'name' | 'sql'>
@@ -55,7 +59,7 @@ const questions: Readonly<Record<string, Question>> = {
     return await applyMysqlMigration(opened.primary(), user, { ...migration, projectId })
   },
   migrations: async (opened, { masterUsername: user }) =>
-    listMysqlMigrations(opened.primary(), { user, password: opened.password('master') }),
+    listedMigrations(await listMysqlMigrations(opened.primary(), { user, password: opened.password('master') })),
   snapshots: async ({ folders }) => listSnapshots(folders.snapshots).map(shownSnapshot),
   snapshot: async ({ folders }, _instance, { snapshotId }) =>
     shownSnapshot(readSnapshot(folders.snapshots, String(snapshotId))),
@@ -72,6 +76,15 @@ const questions: Readonly<Record<string, Question>> = {
   'wait-events': async (opened) => readMysqlWaitEvents(opened.primary()),
   'audit-config': async () => ({ enabled: false, mode: null, logLevel: null, settings: {} }),
   'audit-logs': async () => ({ logs: '', lines: [] }),
+}
+
+const linePattern = /^(\d{4}-\d{2}-\d{2})\s+(\d{1,2}:\d{2}:\d{2}) (\d+) \[(\w+)\] (.*)$/
+
+/** A line of MariaDB's log; its number is that of the connection, not of a process. */
+function logLine(line: string): object {
+  const [, day, clock = '', , severity, message] = linePattern.exec(line) ?? []
+  if (day === undefined) return { time: null, severity: null, pid: null, message: line }
+  return { time: `${day}T${clock.padStart(8, '0')}Z`, severity: severity!.toUpperCase(), pid: null, message }
 }
 
 /** @throws {Rejected} `provisioning/unsupported`; {CareFailure} */
@@ -107,11 +120,17 @@ export async function observeMysql(
     const running = (await opened.control.pid(opened.primary())) !== undefined
     return { health: 'DOWN', reason: `The database server ${running ? 'does not answer' : 'has ended'}` }
   }
+  if (listBackups(opened.folders.backups).length === 0) {
+    await trimUnusedBinlog(opened.primary(), { full: full !== null, now: Date.now() })
+  }
   if (full !== null) return { health: 'STORAGE_FULL', reason: full }
   const missing: string[] = []
   for (const member of opened.replicas) {
-    const status = await readReplicaStatus(opened.nodeOf(member)).catch(() => undefined)
+    const node = opened.nodeOf(member)
+    const status = await readReplicaStatus(node).catch(() => undefined)
     if (status?.state !== 'STREAMING') missing.push(member.name)
+    // What is written to it is nowhere else, and stops the replication.
+    else await allowMysqlWrites(node, false).catch(() => undefined)
   }
   if (missing.length === 0) return { health: 'HEALTHY', reason: null }
   return { health: 'DEGRADED', reason: `No replication to ${missing.join(', ')}` }

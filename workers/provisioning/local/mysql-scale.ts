@@ -1,10 +1,13 @@
 import { existsSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { facts } from '../../../schemas/provisioning/instance-facts.ts'
 import { type TierName, tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
+import { writeDurably } from './durable-files.ts'
 import { makeMysqlFolders } from './mysql/create.ts'
+import { withMysql } from './mysql/mysql-session.ts'
+import { dropReplicationUsers } from './mysql/passwords.ts'
 import { makeMysqlReplica } from './mysql/replica.ts'
 import { type MysqlInstance, startMysql } from './mysql-instance.ts'
 import type { MakeStep } from './mysql-step.ts'
@@ -16,8 +19,10 @@ export async function addReplicas(opened: MysqlInstance, signal: AbortSignal): P
     const into = opened.nodeOf(member)
     if (!existsSync(into.dataFolder)) {
       makeMysqlFolders(into)
-      await makeMysqlReplica({ source: opened.primary(), into, control: opened.control, signal })
+      // The user's parameters: they are no part of the data.
+      await writeDurably(into.parametersFile, await readFile(opened.primary().parametersFile), into.runAs)
     }
+    await makeMysqlReplica({ source: opened.primary(), into, control: opened.control, signal })
   }
   await startMysql(opened, signal)
 }
@@ -54,7 +59,11 @@ export function mysqlScalePlan(place: LocalPlace, step: MakeStep): Plan {
       const names = namesOf(work)
       const { members, primary } = work.instance
       for (const member of opened.replicas.filter((each) => names.includes(each.name))) {
+        const { serverId } = opened.nodeOf(member)
         await opened.control.stop(opened.nodeOf(member), { mode: 'immediate' })
+        await withMysql(opened.primary(), (connection) => dropReplicationUsers(connection, serverId), {
+          database: null,
+        })
         await rm(join(opened.folders.members, member.name), { recursive: true, force: true })
       }
       const at = Date.now()

@@ -14,6 +14,10 @@ export interface MemberControl extends NodeControl {
   keep(node: PostgresNode, policy: KeepPolicy): Promise<void>
   /** At once and the hard way; it does not start again. */
   fence(node: PostgresNode): Promise<void>
+  /** As if it had crashed: it is started again, or has a successor. */
+  kill(node: PostgresNode): Promise<void>
+  /** Undefined: the supervisor does not know it; it was stopped, or the supervisor has just begun. */
+  status(node: PostgresNode): Promise<ServerStatus | undefined>
 }
 
 const startMs = 60_000
@@ -39,24 +43,24 @@ export function memberControl(
       ...place(node),
       command: join(node.binFolder, 'postgres'),
       args: ['-D', node.dataFolder, ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])],
+      pidFile: join(node.dataFolder, 'postmaster.pid'),
       logFile: node.logFile,
       environment: {},
       ...(node.runAs !== undefined && { runAs: node.runAs }),
     }
   }
-  const pid = async (node: PostgresNode) => {
-    const found = (await (await supervisor()).call('list', {})).find(({ key }) => key === keyOf(node))
-    return found?.pid
-  }
+  const status = async (node: PostgresNode) =>
+    (await (await supervisor()).call('list', {})).find(({ key }) => key === keyOf(node))
   const control: MemberControl = {
-    pid,
+    status,
+    pid: async (node) => (await status(node))?.pid,
     async start(node, { settings = {}, timeoutMs = startMs, signal }: StartOptions = {}) {
       const logStart = sizeOf(node.logFile)
       // Asked of the same one: with another the servers have gone that this one had.
       const starting = await supervisor()
       await starting.call('start', { spec: specOf(node, settings) })
-      const status = async () => (await starting.call('list', {})).find(({ key }) => key === keyOf(node))
-      await untilReady(node, { timeoutMs, signal, logStart, status })
+      const found = async () => (await starting.call('list', {})).find(({ key }) => key === keyOf(node))
+      await untilReady(node, { timeoutMs, signal, logStart, status: found })
     },
     async stop(node, { mode = 'fast', timeoutMs = stopMs } = {}) {
       await (await supervisor()).call('stop', { spec: place(node), mode, timeoutMs })
@@ -70,6 +74,9 @@ export function memberControl(
     },
     async fence(node) {
       await (await supervisor()).call('stop', { spec: place(node), mode: 'kill', timeoutMs: 0 })
+    },
+    async kill(node) {
+      await (await supervisor()).call('kill', { key: keyOf(node) })
     },
   }
   return control
@@ -105,7 +112,10 @@ export function requireStarting(status: ServerStatus | undefined, log: () => str
   if (status?.ended?.startsWith('SIG')) {
     throw new Unavailable('http/unavailable', `The database server was ended by ${status.ended} while it started`)
   }
-  throw new ServerStartFailed('The database server ended at once', log())
+  const written = log()
+  const taken = /address already in use/i.test(written)
+  const why = taken ? 'cannot listen: its port is taken by another program' : 'ended at once'
+  throw new ServerStartFailed(`The database server ${why}`, written)
 }
 
 /** @throws {Unavailable} when it has ended meanwhile */

@@ -1,46 +1,54 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
 import { Unavailable } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
-import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
 import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
-import { allowWrites, readOnlyParameter } from './care-plans.ts'
+import { trimArchive } from './backup/retention.ts'
+import { allowWrites } from './care-plans.ts'
 import { setSynchronous } from './create.ts'
 import { hasData, isStandby } from './members.ts'
 import type { Look } from './metrics/metrics.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
+import type { PostgresNode } from './postgres-node.ts'
+import { memberName } from './postgres-settings.ts'
+import { type Asked, answersYet, ask, isSilent } from './probe.ts'
 import { diskProblem, storageProblem } from './storage.ts'
+import { failedLately, hasSuccessor } from './succession.ts'
 
 /** What is remembered between two looks. */
 export interface Watched {
   /** Since when each has not been replicating, by name; performance.now(). */
   readonly missingSince: Map<string, number>
+  /** Since when each takes connections and says nothing, by name; performance.now(). */
+  readonly silentSince: Map<string, number>
   /** As measured last. */
   readonly diskBytes: number | null
   readonly before: Look | undefined
 }
 
-/** How long the primary may take to answer, and how often in a row it may not. */
-const probeMs = 2_000
-const probePauseMs = 300
-const silentProbes = 3
 /** A standby that has not come back by then is made anew. */
 const missingMs = 30_000
 const graceMs = 3_000
-/** After an attempt of the driver's own that failed. */
-const againMs = 60_000
+
+interface Looking {
+  readonly place: LocalPlace
+  readonly opened: PostgresInstance
+  readonly instance: Instance
+  readonly watched: Watched
+}
 
 /** How an instance is, by asking its servers. */
 export async function observe(place: LocalPlace, instance: Instance, watched: Watched): Promise<Observed> {
   const opened = await openPostgres(place, instance)
   let asked: Asked
   try {
-    asked = await ask(opened)
+    asked = await ask(opened.primary())
+    if (asked.recovering) throw new Error('The primary is a standby')
   } catch (error) {
-    return await silentPrimary(opened, instance, error as Error)
+    return await silentPrimary({ place, opened, instance, watched }, error as Error)
   }
+  watched.silentSince.clear()
+  await trimArchive(opened.folders)
   const full = await seeToStorage(opened, instance, watched.diskBytes, asked)
   if (full !== null) return full
   const { streaming } = asked
@@ -86,74 +94,64 @@ async function seeToStorage(
   return { health: 'STORAGE_FULL', reason }
 }
 
-interface Asked {
-  /** Names of the standbys that get what is written. */
-  readonly streaming: readonly string[]
-  readonly readOnly: boolean
-}
-
-/** Asked quickly, in a session of its own: a server that hangs takes a connection and says nothing. */
-async function ask(opened: PostgresInstance): Promise<Asked> {
-  const { port, superuser } = opened.primary()
-  const client = new pg.Client({
-    host: '127.0.0.1',
-    port,
-    user: superuser.user,
-    password: superuser.password,
-    database: 'postgres',
-    application_name: 'busbar health',
-    connectionTimeoutMillis: probeMs,
-    query_timeout: probeMs,
-  })
-  client.on('error', () => undefined)
-  try {
-    await client.connect()
-    const { rows } = await client.query<{ streaming: readonly string[]; closed: string }>(
-      `select current_setting('${readOnlyParameter}') as closed,
-        array(select application_name from pg_stat_replication where state = 'streaming') as streaming`,
-    )
-    return { streaming: rows[0]!.streaming, readOnly: rows[0]!.closed === 'on' }
-  } finally {
-    // Not waited for: one that hangs does not say goodbye.
-    void client.end().catch(() => undefined)
-  }
-}
-
-/** A primary that ended has a successor at once, one that does not answer after a few looks. */
-async function silentPrimary(opened: PostgresInstance, instance: Instance, error: Error): Promise<Observed> {
+/** A primary that ended has a successor at once, one that does not answer after a few looks; without a standby it starts anew. */
+async function silentPrimary(
+  { opened, instance, place, watched }: Looking,
+  error: Error & { readonly code?: string },
+): Promise<Observed> {
   const full = await diskProblem(opened.folders.root, instance)
   // Another server on the same disk could not write either.
   if (full !== null) return { health: 'STORAGE_FULL', reason: full }
+  const primary = opened.primary()
   const pids = await Promise.all(instance.members.map((member) => opened.control.pid(opened.nodeOf(member))))
   const ended = pids[instance.members.findIndex(({ name }) => name === instance.primary)] === undefined
-  const reason = ended ? 'The database server has ended' : 'The database server does not answer'
-  const seen = { health: 'DOWN', reason } as const
   // They went together, with what looked after them: none is better than the others.
   if (instance.members.length > 1 && pids.every((pid) => pid === undefined)) {
     throw new Unavailable('http/unavailable', 'The servers do not run')
   }
-  const able = opened.standbys.some((member) => isStandby(opened.nodeOf(member)))
-  if (!able || failedLately(instance, 'FAILOVER')) return seen
-  // It is coming up, or has all its connections taken: alive.
-  const { code } = error as { readonly code?: string }
-  if (!ended && (code === '57P03' || code === '53300')) return seen
-  if (!ended && (await answersYet(opened))) return seen
-  return { ...seen, wants: { type: 'FAILOVER', request: { reason: ended ? 'ended' : 'silent' } } }
-}
-
-async function answersYet(opened: PostgresInstance): Promise<boolean> {
-  for (let probe = 1; probe < silentProbes; probe++) {
-    await sleep(probePauseMs)
-    const answered = await ask(opened).then(
-      () => true,
-      () => false,
-    )
-    if (answered) return true
+  const reason = ended ? 'The database server has ended' : 'The database server does not answer'
+  const seen = { health: 'DOWN', reason } as const
+  // A failover that broke off after its choice: what is to be the primary is a standby still.
+  if (isStandby(primary)) {
+    return failedLately(instance, 'FAILOVER')
+      ? seen
+      : { ...seen, wants: { type: 'FAILOVER', request: { reason: 'unfinished' } } }
   }
-  return false
+  const successor = await hasSuccessor(opened, instance)
+  if (ended) return successor ? { ...seen, wants: { type: 'FAILOVER', request: { reason: 'ended' } } } : seen
+  if (!successor) return (await endSilent(place, opened, primary, watched)) ? { ...seen, reason: endedReason } : seen
+  // It is coming up, or has all its connections taken: alive.
+  if (error.code === '57P03' || error.code === '53300' || (await answersYet(primary))) return seen
+  return { ...seen, wants: { type: 'FAILOVER', request: { reason: 'silent' } } }
 }
 
-function failedLately({ operation }: Instance, type: 'FAILOVER' | 'REPAIR'): boolean {
-  if (operation.type !== type || operation.state !== 'FAILED' || isUnderWay(operation)) return false
-  return Date.now() - (operation.endedAt ?? 0) < againMs
+const endedReason = 'The database server did not answer for too long: it was ended and starts again'
+
+/**
+ * Ends a server that hangs, and has for long; it starts again by itself. True when it was.
+ */
+async function endSilent(
+  { hungMs }: LocalPlace,
+  { control }: PostgresInstance,
+  node: PostgresNode,
+  { silentSince }: Watched,
+): Promise<boolean> {
+  const name = memberName(node)
+  if ((await control.pid(node)) === undefined || !(await isSilent(node))) {
+    silentSince.delete(name)
+    return false
+  }
+  const since = silentSince.get(name) ?? performance.now()
+  silentSince.set(name, since)
+  if (performance.now() - since < hungMs) return false
+  silentSince.delete(name)
+  await control.kill(node)
+  return true
+}
+
+/** While an operation is under way nobody looks at its servers: one that hangs would hold it up for ever. */
+export async function guard(place: LocalPlace, instance: Instance, watched: Watched): Promise<void> {
+  if (instance.primary === null || instance.credentials === null) return
+  const opened = await openPostgres(place, instance)
+  await Promise.all(instance.members.map((member) => endSilent(place, opened, opened.nodeOf(member), watched)))
 }

@@ -22,9 +22,13 @@ export interface LocalDriverOptions {
   readonly postgres: () => Promise<readonly Installation[]>
   /** MariaDB; null: there is none. */
   readonly mysql?: () => Promise<MysqlInstallation | null>
+  /** How long a server without a standby may hang before it is ended and started again. Default 30,000. */
+  readonly hungMs?: number
   /** Fetches MariaDB. @throws with a text for the user */
   readonly installMysql?: () => Promise<void>
 }
+
+const defaultHungMs = 30_000
 
 /** The driver for servers on this machine; its supervisor is started when the first of them is. */
 export function openLocalDriver(options: LocalDriverOptions, view: InstanceView): Driver {
@@ -44,6 +48,7 @@ export function openLocalDriver(options: LocalDriverOptions, view: InstanceView)
     postgres: async () => [...(await options.postgres())].sort(newestFirst),
     mysql: options.mysql ?? (async () => null),
     installMysql: options.installMysql ?? (() => Promise.reject(new Error('This cannot be done here'))),
+    hungMs: options.hungMs ?? defaultHungMs,
     supervisor: supervised.get,
     instances: view.instances,
   }

@@ -38,6 +38,8 @@ export interface LocalPlace {
   readonly installMysql: () => Promise<void>
   /** Waits until there is one that obeys us. @throws {Unavailable} */
   readonly supervisor: () => Promise<Supervisor>
+  /** How long a server may take connections and say nothing before it is ended. */
+  readonly hungMs: number
   /** Every instance that is known. */
   readonly instances: () => readonly Instance[]
 }

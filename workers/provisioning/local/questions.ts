@@ -5,6 +5,7 @@ import { shownBackups } from './backups.ts'
 import { checkRestore } from './copies.ts'
 import { auditConfig, auditLogs } from './insight.ts'
 import { readLog } from './logs.ts'
+import { listedMigrations } from './migrations/migration.ts'
 import { applyMigration, listMigrations } from './migrations/postgres-migrations.ts'
 import { checkParameters } from './parameters/postgres-parameters.ts'
 import { readPerformanceSummary, readTopQueries, readWaitEvents } from './performance/postgres-performance.ts'
@@ -41,10 +42,8 @@ const questions: Readonly<Record<string, Question>> = {
   },
   migrations: async (place, instance) => {
     const opened = await openPostgres(place, instance)
-    return await listMigrations(opened.primary(), {
-      user: instance.masterUsername,
-      password: opened.password('master'),
-    })
+    const user = { user: instance.masterUsername, password: opened.password('master') }
+    return listedMigrations(await listMigrations(opened.primary(), user))
   },
   snapshots: async (place, instance) => {
     const { folders } = await openPostgres(place, instance)

@@ -174,6 +174,9 @@ function goBack(place: LocalPlace): Step {
         }
         for (const folder of [opened.folders.archive, opened.folders.backups])
           await rm(folder, { recursive: true, force: true })
+        // Closed to everybody, where a killed predecessor copied from it.
+        const { control, nodeOf } = await openPostgres(place, old)
+        for (const member of before.members) await control.stop(nodeOf(member))
         await bringUp(place, old, work.signal)
       }
       return { facts: [membersFact(before)] }

@@ -1,6 +1,7 @@
-import { chmodSync, existsSync, readFileSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, rmSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { join, resolve } from 'node:path'
+import { takeLock } from './lock.ts'
 import { supervisorSocket } from './place.ts'
 import { type Params, type Reply, type Request, readLines, writeLine } from './protocol.ts'
 import { Servers } from './servers.ts'
@@ -11,7 +12,6 @@ const trimMs = 60_000
 
 const home = resolve(process.argv[2] ?? '.')
 const socketPath = supervisorSocket(home)
-const lockFile = join(home, 'supervisor.pid')
 
 /** The connection that may start and stop servers; the others wait for it to close. */
 let owner: Socket | null = null
@@ -21,7 +21,8 @@ const servers = new Servers((ended) => {
   if (owner !== null) writeLine(owner, ended)
 })
 
-lock()
+const lock = await takeLock(join(home, 'supervisor.pid'))
+if (lock === null) process.exit(0)
 const listener = createServer(serve)
 listener.once('error', () => end(1))
 rmSync(socketPath, { force: true })
@@ -73,6 +74,7 @@ async function called(socket: Socket, call: Request['call'], params: unknown): P
     return null
   }
   if (owner !== socket) throw new Error('Another worker looks after these servers')
+  if (ending) throw new Error('The supervisor ends')
   switch (call) {
     case 'start':
       return await servers.start(params as Params<'start'>)
@@ -80,6 +82,8 @@ async function called(socket: Socket, call: Request['call'], params: unknown): P
       return servers.keep(params as Params<'keep'>)
     case 'stop':
       return await servers.stop(params as Params<'stop'>)
+    case 'kill':
+      return servers.kill(params as Params<'kill'>)
   }
 }
 
@@ -97,40 +101,6 @@ function own(socket: Socket): Promise<null> {
   })
 }
 
-/** One supervisor a place: a second one would give the servers two masters. */
-function lock(): void {
-  for (let attempt = 0; attempt < 3; attempt++) {
-    try {
-      writeFileSync(lockFile, me(), { flag: 'wx', mode: 0o600 })
-      return
-    } catch {
-      if (existsSync(lockFile) && isAlive(readFileSync(lockFile, 'utf8'))) process.exit(0)
-      rmSync(lockFile, { force: true })
-    }
-  }
-  process.exit(1)
-}
-
-/** A number is given again after a while, its start time is not. */
-function me(): string {
-  return `${process.pid} ${startTime(process.pid)}`
-}
-
-function isAlive(written: string): boolean {
-  const [pid = '', started] = written.split(' ')
-  return /^\d+$/.test(pid) && started !== '' && startTime(Number(pid)) === started
-}
-
-function startTime(pid: number): string {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // The name before it may hold spaces and parentheses. Source: proc(5), field 22.
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''
-  } catch {
-    return ''
-  }
-}
-
 let ending = false
 async function shutdown(): Promise<void> {
   if (ending) return
@@ -140,6 +110,10 @@ async function shutdown(): Promise<void> {
 }
 
 function end(code: number): never {
-  for (const path of [socketPath, lockFile]) if (existsSync(path)) unlinkSync(path)
+  // Whoever has the lock now has the socket too.
+  if (lock?.isOurs() === true) {
+    rmSync(socketPath, { force: true })
+    lock.release()
+  }
   process.exit(code)
 }

@@ -8,6 +8,11 @@ export interface ServerSpec {
   readonly args: readonly string[]
   /** Its data folder, which no other process may use; its processes have it as their working folder. */
   readonly folder: string
+  /**
+   * Where the server itself keeps who it is. Left behind by one that was killed, the number in it may belong to another process by now,
+   * which the server would take for itself.
+   */
+  readonly pidFile?: string
   /** A file that must hold the uid of the instance, so that nobody else's folder is touched. */
   readonly marker: { readonly file: string; readonly uid: string }
   /** Standard output and error are appended here. */
@@ -45,6 +50,8 @@ export interface SupervisorCalls {
     readonly mode: 'fast' | 'immediate' | 'kill'
     readonly timeoutMs: number
   }): null
+  /** One that hangs: it ends as if it had crashed, and its policy says what comes next. */
+  kill(params: { readonly key: string }): null
   list(params: Record<string, never>): readonly ServerStatus[]
   /** Stops every server, then the supervisor itself. */
   shutdown(params: Record<string, never>): null

@@ -1,7 +1,18 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, copyFileSync, existsSync, mkdirSync, openSync, readFileSync, statSync, truncateSync } from 'node:fs'
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  truncateSync,
+} from 'node:fs'
 import { dirname } from 'node:path'
-import { endProcessesIn } from './processes.ts'
+import { endProcessesIn, workingFolder } from './processes.ts'
 import type { KeepPolicy, Params, ServerEnded, ServerSpec, ServerStatus } from './protocol.ts'
 import { tied } from './tied.ts'
 
@@ -82,10 +93,10 @@ export class Servers {
 
   stop({ spec, mode, timeoutMs }: Params<'stop'>): Promise<null> {
     return this.#inTurn(spec.key, async () => {
+      if (existsSync(spec.marker.file)) requireMarker(spec.marker)
       const running = this.#servers.get(spec.key)
       if (running?.timer != null) clearTimeout(running.timer)
       if (running !== undefined) running.stopping = true
-      if (existsSync(spec.marker.file)) requireMarker(spec.marker)
       const child = running?.child ?? null
       if (mode !== 'kill') {
         const steps: readonly (readonly [NodeJS.Signals, number])[] = [
@@ -101,6 +112,11 @@ export class Servers {
       this.#servers.delete(spec.key)
       return null
     })
+  }
+
+  kill({ key }: Params<'kill'>): null {
+    this.#servers.get(key)?.child?.kill('SIGKILL')
+    return null
   }
 
   /** Logs that have grown too large are kept once beside themselves; the servers write on at their beginning. */
@@ -128,6 +144,7 @@ export class Servers {
   }
 
   async #spawn(running: Running): Promise<number> {
+    dropForeignPid(running.spec)
     const child = spawnTied(running.spec)
     running.child = child
     running.startedAt = performance.now()
@@ -185,6 +202,13 @@ async function endsWithin(running: Running, signal: NodeJS.Signals, patienceMs: 
 function requireMarker({ file, uid }: ServerSpec['marker']): void {
   const found = JSON.parse(readFileSync(file, 'utf8')) as { readonly uid?: unknown }
   if (found.uid !== uid) throw new Error(`The folder does not belong to the instance ${uid}`)
+}
+
+/** No process works in the folder any more: whoever has the number now is somebody else. */
+function dropForeignPid({ folder, pidFile }: ServerSpec): void {
+  if (pidFile === undefined || !existsSync(pidFile)) return
+  const at = workingFolder(Number(readFileSync(pidFile, 'utf8').split('\n')[0]))
+  if (at !== undefined && at !== realpathSync(folder)) rmSync(pidFile, { force: true })
 }
 
 function spawnTied({ command, args, folder, logFile, environment, runAs, stopSignals }: ServerSpec): ChildProcess {

@@ -43,6 +43,18 @@ export function unneededWal(names: readonly string[], kept: readonly BackupRecor
   return names.filter((name) => isArchived(name) && !name.endsWith('.history') && positionOf(name) < oldest)
 }
 
+/** Kept of a log that no backup needs: some minutes of it, should one be made now. */
+const sparedSegments = 16
+
+/** Removes what no backup will ever need from an archive: without one it would grow for ever. Only while none is being made. */
+export async function trimArchive(folders: { readonly backups: string; readonly archive: string }): Promise<number> {
+  if (listBackups(folders.backups).length > 0 || !existsSync(folders.archive)) return 0
+  const archived = readdirSync(folders.archive).filter((name) => isArchived(name) && !name.endsWith('.history'))
+  const unneeded = archived.toSorted((a, b) => (positionOf(a) < positionOf(b) ? -1 : 1)).slice(0, -sparedSegments)
+  for (const name of unneeded) await rm(join(folders.archive, name), { force: true })
+  return unneeded.length
+}
+
 export interface Pruned {
   readonly backups: readonly string[]
   readonly walFiles: number

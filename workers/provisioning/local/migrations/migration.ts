@@ -53,6 +53,26 @@ export function readMigration(request: MigrationRequest): MigrationRequest & { r
   return { ...request, timeoutMs }
 }
 
+const listedRecords = 1_000
+const listedTextBytes = 3 * 1024 * 1024
+
+/** A record in a list: of those that are long ago the texts are left out, once the list has much of them. */
+export type ListedMigration = Omit<MigrationRecord, 'sql' | 'output'> & {
+  readonly sql: string | null
+  readonly output: string | null
+}
+
+/** The newest of the records, oldest first, so few and so short that a message can carry them. */
+export function listedMigrations(records: readonly MigrationRecord[]): readonly ListedMigration[] {
+  let bytes = 0
+  const newestFirst = records.slice(-listedRecords).reverse()
+  const listed = newestFirst.map((record) => {
+    bytes += Buffer.byteLength(JSON.stringify([record.sql, record.output]))
+    return bytes <= listedTextBytes ? record : { ...record, sql: null, output: null }
+  })
+  return listed.reverse()
+}
+
 export function checksumsOf(sql: string): { readonly checksum: string; readonly sha256: string } {
   return {
     checksum: createHash('md5').update(sql).digest('hex').slice(0, 8),

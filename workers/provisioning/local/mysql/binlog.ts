@@ -21,6 +21,22 @@ export function newestBinlogAt(folder: string): number | null {
   return last === undefined ? null : Math.floor(statSync(join(folder, last)).mtimeMs)
 }
 
+const unusedAfterMs = 3_600_000
+
+/**
+ * Without a backup there is none that a restore could begin with: finished logs go, once every replica has read them. Those of the
+ * last hour stay for a copy that is being made, unless the room is needed.
+ */
+export async function trimUnusedBinlog(node: MysqlNode, { full, now }: { full: boolean; now: number }): Promise<void> {
+  const [oldest, ...later] = binlogFiles(node.binlogFolder)
+  if (oldest === undefined || later.length === 0) return
+  const before = full ? now : now - unusedAfterMs
+  if (statSync(join(node.binlogFolder, oldest)).mtimeMs >= before) return
+  await withMysql(node, (connection) => connection.query('purge binary logs before ?', [new Date(before)]), {
+    database: null,
+  })
+}
+
 /** Closes the running binary log, so that all until now is in finished files. */
 export async function flushBinlog(node: MysqlNode): Promise<void> {
   await withMysql(node, (connection) => connection.query('flush binary logs'), { database: null })

@@ -70,6 +70,7 @@ const platformSettings: Readonly<Record<string, string>> = {
   sync_binlog: '1',
   innodb_flush_log_at_trx_commit: '1',
   binlog_expire_logs_seconds: '0',
+  max_binlog_size: '64M',
   character_set_server: 'utf8mb4',
   default_time_zone: '+00:00',
   skip_name_resolve: 'ON',

@@ -5,7 +5,7 @@ import { refuse } from '../care-failure.ts'
 import { writeDurably } from '../durable-files.ts'
 import type { ParameterState, RestartOutcome } from '../parameters/postgres-parameters.ts'
 import { ServerStartFailed } from '../postgres-node.ts'
-import type { MysqlControl, MysqlNode } from './mysql-node.ts'
+import type { MysqlControl, MysqlNode, MysqlStartOptions } from './mysql-node.ts'
 import { rowsOf, serverError, withMysql } from './mysql-session.ts'
 
 interface Variable {
@@ -28,7 +28,7 @@ const ours: readonly (string | RegExp)[] = [
   'port', 'read_only', 'report_host', 'secure_auth', 'secure_file_priv', 'server_id', 'skip_grant_tables', 'skip_name_resolve', 'skip_networking',
   'skip_slave_start', 'slow_query_log_file', 'socket', 'super_read_only', 'sync_binlog', 'tmpdir', 'user', 'wsrep_on', 'log_bin', 'log_bin_index', 'enforce_storage_engine',
   'innodb_data_home_dir', 'innodb_data_file_path', 'innodb_log_group_home_dir', 'innodb_undo_directory', 'innodb_force_recovery', 'innodb_doublewrite',
-  'innodb_flush_log_at_trx_commit', 'innodb_page_size', 'innodb_checksum_algorithm', 'innodb_read_only', 'lower_case_table_names', 'time_zone',
+  'innodb_flush_log_at_trx_commit', 'innodb_page_size', 'innodb_checksum_algorithm', 'innodb_read_only', 'lower_case_table_names', 'max_binlog_size', 'time_zone',
   /^binlog_/, /^gtid_/, /^master_/, /^relay_/, /^replicate_/, /^rpl_semi_sync_/, /^slave_/, /^ssl_/, /^wsrep_/, /^tls_/, /^feedback/, /^debug/, /^plugin_load/, /^aria_log_dir/, /^log_bin_/, /^extra_/,
 ] // biome-ignore format: a list of names
 
@@ -93,6 +93,35 @@ async function writeParameters(node: MysqlNode, values: Readonly<Record<string, 
   await writeDurably(node.parametersFile, `${['[mysqld]', ...lines].join('\n')}\n`, node.runAs)
 }
 
+interface Change {
+  readonly variable: Variable
+  /** Null: back to the default. */
+  readonly value: string | null
+}
+
+function readChanges(
+  variables: ReadonlyMap<string, Variable>,
+  changes: Readonly<Record<string, string | null>>,
+): readonly Change[] {
+  if (Object.keys(changes).length > 100) refuse('parameters has more than 100 names.', { field: 'parameters' })
+  return Object.entries(changes).map(([given, value]) => {
+    const variable = knownVariable(variables, given)
+    return { variable, value: value === null ? null : readValue(variable, value) }
+  })
+}
+
+/**
+ * Checks parameters against a running server without changing it.
+ *
+ * @throws {CareFailure} `refused` (400), field `parameters.<name>`; `unavailable`.
+ */
+export async function checkMysqlParameters(
+  node: MysqlNode,
+  changes: Readonly<Record<string, string | null>>,
+): Promise<void> {
+  readChanges(await withMysql(node, readVariables, { database: null }), changes)
+}
+
 export interface MysqlApplied {
   readonly reload: readonly string[]
   /** Names whose new value waits for a restart. */
@@ -109,15 +138,10 @@ export async function applyMysqlParameters(
   node: MysqlNode,
   changes: Readonly<Record<string, string | null>>,
 ): Promise<MysqlApplied> {
-  if (Object.keys(changes).length > 100) refuse('parameters has more than 100 names.', { field: 'parameters' })
   return withMysql(
     node,
     async (connection) => {
-      const variables = await readVariables(connection)
-      const entries = Object.entries(changes).map(([given, value]) => {
-        const variable = knownVariable(variables, given)
-        return { variable, value: value === null ? null : readValue(variable, value) }
-      })
+      const entries = readChanges(await readVariables(connection), changes)
       const live = entries.filter(({ variable }) => variable.readOnly === 'NO')
       for (const { variable, value } of live) await setLive(connection, variable, value)
       const kept = await readMysqlParameters(node)
@@ -159,18 +183,18 @@ async function setLive(connection: Connection, { name, type }: Variable, value: 
 export async function restartMysqlWithParameters(
   control: MysqlControl,
   node: MysqlNode,
-  { timeoutMs = 60_000 }: { readonly timeoutMs?: number } = {},
+  { timeoutMs = 60_000, ...how }: Pick<MysqlStartOptions, 'timeoutMs' | 'settings'> = {},
 ): Promise<RestartOutcome> {
   const good = goodFile(node)
   try {
-    await control.restart(node, { timeoutMs })
+    await control.restart(node, { ...how, timeoutMs })
     await rm(good, { force: true })
     return { applied: true, reason: null }
   } catch (error) {
     if (!(error instanceof ServerStartFailed) || !existsSync(good)) throw error
     await control.stop(node, { mode: 'immediate' })
     await writeDurably(node.parametersFile, await readFile(good), node.runAs)
-    await control.start(node, { timeoutMs })
+    await control.start(node, { ...how, timeoutMs })
     await rm(good, { force: true })
     return { applied: false, reason: mysqlStartFailure(error.log) }
   }

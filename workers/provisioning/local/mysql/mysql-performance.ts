@@ -8,7 +8,7 @@ import {
   topQueryLimit,
   type WaitEvent,
 } from '../performance/postgres-performance.ts'
-import type { MysqlControl, MysqlNode } from './mysql-node.ts'
+import type { MysqlControl, MysqlNode, MysqlStartOptions } from './mysql-node.ts'
 import { applyMysqlParameters, restartMysqlWithParameters } from './mysql-parameters.ts'
 import { rowsOf, withMysql } from './mysql-session.ts'
 
@@ -143,9 +143,13 @@ export async function readMysqlWaitEvents(node: MysqlNode): Promise<readonly Wai
  *
  * @throws {CareFailure} `failed` when it does not start with it (it runs without).
  */
-export async function enableMysqlStatistics(control: MysqlControl, node: MysqlNode): Promise<void> {
+export async function enableMysqlStatistics(
+  control: MysqlControl,
+  node: MysqlNode,
+  start: Pick<MysqlStartOptions, 'settings'> = {},
+): Promise<void> {
   if (await withMysql(node, hasStatistics)) return
   await applyMysqlParameters(node, { performance_schema: 'ON' })
-  const { applied, reason } = await restartMysqlWithParameters(control, node)
+  const { applied, reason } = await restartMysqlWithParameters(control, node, start)
   if (!applied) throw new CareFailure('failed', `The server does not start with query statistics: ${reason}.`)
 }

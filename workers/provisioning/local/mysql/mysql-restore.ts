@@ -12,7 +12,7 @@ import { makeMysqlFolders } from './create.ts'
 import { checkMysqlBackup, type MysqlBackupRecord } from './mysql-backup.ts'
 import type { MysqlControl, MysqlNode } from './mysql-node.ts'
 import { withMysql } from './mysql-session.ts'
-import { setPassword } from './passwords.ts'
+import { dropReplicationUsers, setPassword } from './passwords.ts'
 
 export interface MysqlRestoreRequest {
   readonly backupsFolder: string
@@ -110,6 +110,7 @@ async function bringUpTo(closed: MysqlNode, request: MysqlRestoreRequest): Promi
       await connection.query('flush privileges')
       for (const [name, value] of Object.entries(passwords)) await setPassword(connection, name, value)
       if (request.asReplica) await connection.query('set global gtid_slave_pos = ?', [backup.gtid])
+      else await dropReplicationUsers(connection)
     },
     { database: null },
   )

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tied } from '../../supervisor/tied.ts'
@@ -25,18 +25,19 @@ export interface RunningTool {
   readonly done: Promise<string | undefined>
 }
 
-/** Starts a client program. How to connect is in a file of ours alone, not on the command line. */
+/** Starts a client program. How to connect is in a file that only it and we have open, not on the command line. */
 export function startTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun): RunningTool {
-  const folder = mkdtempSync(join(tmpdir(), 'bb-'))
-  const file = join(folder, 'client.cnf')
-  writeFileSync(file, clientFile(node), { mode: 0o600 })
-  const child = spawn(...tied(join(node.binaries.clientFolder, tool), [`--defaults-file=${file}`, ...run.args]), {
-    stdio: [run.stdin ?? 'ignore', run.stdout ?? 'ignore', 'pipe'],
+  const file = unnamedFile(clientFile(node))
+  // The first descriptor behind those of the standard streams.
+  const args = ['--defaults-file=/dev/fd/3', ...run.args]
+  const child = spawn(...tied(join(node.binaries.clientFolder, tool), args), {
+    stdio: [run.stdin ?? 'ignore', run.stdout ?? 'ignore', 'pipe', file],
     env: { LC_ALL: 'C', TZ: 'UTC', ...node.binaries.environment },
     timeout: run.timeoutMs ?? 3600_000,
     killSignal: 'SIGKILL',
     ...(run.signal === undefined ? {} : { signal: run.signal }),
   })
+  closeSync(file)
   let complaint = ''
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     complaint = (complaint + text).slice(-8192)
@@ -44,8 +45,23 @@ export function startTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun): 
   const done = new Promise<string | undefined>((resolve) => {
     child.once('error', (error) => resolve(error.message))
     child.once('close', (code) => resolve(code === 0 ? undefined : complaint.trim() || 'it was ended'))
-  }).finally(() => rmSync(folder, { recursive: true, force: true }))
+  })
   return { process: child, done }
+}
+
+/** An open file that no folder lists: it is gone with the last who has it open, however they end. */
+function unnamedFile(text: string): number {
+  const folder = mkdtempSync(join(tmpdir(), 'bb-'))
+  try {
+    const file = openSync(join(folder, 'f'), 'wx+', 0o600)
+    rmSync(folder, { recursive: true })
+    // Where it is read from stays its beginning.
+    writeSync(file, text, 0)
+    return file
+  } catch (error) {
+    rmSync(folder, { recursive: true, force: true })
+    throw error
+  }
 }
 
 /** Runs a client program to its end. @throws {CareFailure} `failed` with its reason, told after `what`. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Connection } from 'mysql2/promise'
 import { CareFailure } from '../care-failure.ts'
+import { newPassword } from '../credentials/scram.ts'
 import type { MysqlNode } from './mysql-node.ts'
 import { openMysql, rowsOf, serverError, withMysql } from './mysql-session.ts'
 
@@ -73,4 +74,41 @@ async function endSessions(connection: Connection, user: string): Promise<number
     })
   }
   return sessions.length
+}
+
+const replicationPrefix = 'busbar_replica_'
+
+/**
+ * A user for one replica, with a new password and the right to read the log, no more: MariaDB keeps what a replica logs in with in
+ * the clear, in the replica's data folder.
+ */
+export async function makeReplicationUser(
+  source: MysqlNode,
+  serverId: number,
+): Promise<{ readonly user: string; readonly password: string }> {
+  const user = `${replicationPrefix}${serverId}`
+  const password = newPassword()
+  await withMysql(
+    source,
+    async (connection) => {
+      await connection.query('create or replace user ?@? identified via mysql_native_password using ?', [
+        user,
+        '127.0.0.1',
+        nativeVerifier(password),
+      ])
+      await connection.query('grant replication slave on *.* to ?@?', [user, '127.0.0.1'])
+    },
+    { database: null },
+  )
+  return { user, password }
+}
+
+/** Of a replica that is gone; without an id of all of them. */
+export async function dropReplicationUsers(connection: Connection, serverId?: number): Promise<void> {
+  const users = await rowsOf<{ user: string; host: string }>(
+    connection,
+    'select user, host from mysql.global_priv where user like ?',
+    [`${replicationPrefix.replaceAll('_', '\\_')}${serverId ?? '%'}`],
+  )
+  for (const { user, host } of users) await connection.query('drop user ?@?', [user, host])
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { CareFailure, refuse } from '../care-failure.ts'
@@ -6,6 +7,7 @@ import { makeMysqlBackup } from './mysql-backup.ts'
 import type { MysqlControl, MysqlNode } from './mysql-node.ts'
 import { restoreMysql } from './mysql-restore.ts'
 import { rowsOf, withMysql } from './mysql-session.ts'
+import { makeReplicationUser } from './passwords.ts'
 
 interface CopyRequest {
   readonly source: MysqlNode
@@ -28,7 +30,7 @@ export async function cloneMysql(request: CopyRequest): Promise<void> {
 
 /**
  * Makes and starts a read-only replica of a running source. It has the source's users and passwords; the superuser of `into`
- * must be the source's.
+ * must be the source's. A repetition after a kill goes on where it was.
  *
  * @throws {CareFailure} as {@link cloneMysql}; `failed` when it does not begin to replicate.
  */
@@ -36,12 +38,22 @@ export async function makeMysqlReplica(request: CopyRequest): Promise<void> {
   const { source, into, control } = request
   const same = source.superuser.user === into.superuser.user && source.superuser.password === into.superuser.password
   if (!same) refuse('A replica has the superuser of its source.')
-  await copyServer(request, true)
-  await control.start(into, { settings: { read_only: 'ON', skip_slave_start: null } })
+  if (!existsSync(into.dataFolder)) await copyServer(request, true)
+  await control.start(into, { settings: { read_only: 'ON' } })
+  if ((await readReplicaStatus(into)) === undefined) await follow(source, into)
+  const running = async () => (await readReplicaStatus(into))?.state === 'STREAMING'
+  await waitUntil(running, {
+    timeoutMs: 30_000,
+    message: 'The replica does not begin to replicate.',
+    signal: request.signal,
+  })
+}
+
+async function follow(source: MysqlNode, into: MysqlNode): Promise<void> {
+  const { user, password } = await makeReplicationUser(source, into.serverId)
   await withMysql(
     into,
     async (connection) => {
-      const { user, password } = source.superuser
       await connection.query(
         `change master to master_host = '127.0.0.1', master_port = ?, master_user = ?, master_password = ?,
          master_use_gtid = slave_pos, master_connect_retry = 1`,
@@ -51,12 +63,6 @@ export async function makeMysqlReplica(request: CopyRequest): Promise<void> {
     },
     { database: null },
   )
-  const running = async () => (await readReplicaStatus(into))?.state === 'STREAMING'
-  await waitUntil(running, {
-    timeoutMs: 30_000,
-    message: 'The replica does not begin to replicate.',
-    signal: request.signal,
-  })
 }
 
 async function copyServer(
