@@ -143,7 +143,19 @@ const contained: readonly (readonly [string, string, unknown])[] = [
     'class A extends Array { static get [Symbol.species]() { return function () { return {} } } } export const handler = () => [...new A(1, 2)]',
     [1, 2],
   ],
-  ['a finaliser', 'new FinalizationRegistry(() => { for (;;); }).register({}, 1); export const handler = () => 1', 1],
+  [
+    'a finaliser, when memory has been swept',
+    `let called = 0
+    const registry = new FinalizationRegistry(() => { called++ })
+    export async function handler() {
+      for (let n = 0; n < 2_000; n++) registry.register({ n }, n)
+      for (let round = 0; round < 20 && called === 0; round++) {
+        for (let n = 0, junk = []; n < 150; n++) junk.push(new Array(1e4).fill(n))
+        await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+      return [called, registry.unregister({}), String(registry)] }`,
+    [0, false, '[object FinalizationRegistry]'],
+  ],
 ]
 
 /** Built-in objects that are no longer what they were; the function may spoil its own answer, and nothing else. */

@@ -383,6 +383,29 @@ t.test('a request that a function gives up is given up at once, and its answer t
   t.match(await call('f'), { status: 200 }, 'the isolate goes on')
 })
 
+t.test('what a function sends out is bounded before it leaves the host', async (t) => {
+  const sent: string[] = []
+  const three = Promise.withResolvers<void>()
+  const fetch = async (_fn: string, name: string) => {
+    if (sent.push(name) === 3) three.resolve()
+    await three.promise
+    return '!{"name":"TypeError","message":"no network"}'
+  }
+  const { deploy, call, puts } = await stage(t, { hosts: 1, heapMb: 256, fetch })
+  await deploy(
+    'f',
+    `export async function handler(data, { kv }) {
+    const told = (promise) => promise.then(() => "done", ({ message }) => message)
+    const post = (bytes) => told(fetch("http://example.com/", { method: "POST", body: new Uint8Array(bytes) }))
+    return [await told(kv.put("k", "x".repeat(2e5))), await told(kv.get("x".repeat(2e5))), await post(7e6), ...await Promise.all([post(5e6), post(5e6), post(5e6), post(5e6)])] }`,
+  )
+  const tooLarge = 'A key or value is too large'
+  const under = 'More than 16777216 bytes of requests are under way'
+  const requests = ['fetch failed: The request is too large', 'no network', 'no network', 'no network', under]
+  t.same((await call('f')).value, [tooLarge, tooLarge, ...requests])
+  t.same([puts, sent], [[], ['fetch', 'fetch', 'fetch']])
+})
+
 t.test('a host has no rights, no environment and no files', { skip: process.platform !== 'linux' }, async (t) => {
   const { hosts } = await stage(t, { hosts: 1 })
   for (const pid of hosts.stats().pids) {

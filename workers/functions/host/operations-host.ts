@@ -49,6 +49,14 @@ const FORWARDED: ReadonlySet<string> = new Set<ForwardedOperation>([
   'kv-list',
 ])
 const MAX_PENDING = 512
+/**
+ * Of one operation that the supervisor does, in characters: more it would refuse, and to convert and send much keeps the thread that all
+ * isolates of the process share. The largest body of a request and what goes with it; a value of the store.
+ */
+const MAX_FETCH_CHARS = 6 * 1024 ** 2 + 128 * 1024
+const MAX_KV_CHARS = 128 * 1024
+/** Of all that one isolate has under way there. */
+const MAX_FORWARDED_CHARS = 16 * 1024 ** 2
 /** They run on the four threads that all isolates of the process share. */
 const MAX_SUBTLE = 2
 /** Of those that may take seconds, in the whole process: the others find a thread. */
@@ -61,6 +69,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
   const turn = turns(MAX_SUBTLE)
   let timer: NodeJS.Timeout | undefined
   const forwarded = new Map<number, Forwarded>()
+  let forwardedChars = 0
   let pending = 0
   let computing = 0
   let closed = false
@@ -80,14 +89,28 @@ export function hostOperations(options: OperationsOptions): HostOperations {
   }
 
   async function answer(id: number, name: string, argument: string, invocationId: string): Promise<string> {
-    if (FORWARDED.has(name)) {
-      const operation = options.forward(name as ForwardedOperation, argument, invocationId)
-      forwarded.set(id, operation)
-      return await operation.answer
-    }
+    if (FORWARDED.has(name)) return await forward(id, name as ForwardedOperation, argument, invocationId)
     if (name !== 'subtle') throw unknownOperation()
     const { head, rest } = await turn(() => (isLong(argument) ? longTurn(() => compute(argument)) : compute(argument)))
     return `=${pack(head, rest)}`
+  }
+
+  async function forward(id: number, name: ForwardedOperation, argument: string, invocationId: string) {
+    if (argument.length > (name === 'fetch' ? MAX_FETCH_CHARS : MAX_KV_CHARS))
+      throw new OperationError(
+        'TypeError',
+        name === 'fetch' ? 'fetch failed: The request is too large' : 'A key or value is too large',
+      )
+    if (forwardedChars + argument.length > MAX_FORWARDED_CHARS)
+      throw new OperationError('TypeError', `More than ${MAX_FORWARDED_CHARS} bytes of requests are under way`)
+    forwardedChars += argument.length
+    const operation = options.forward(name, argument, invocationId)
+    forwarded.set(id, operation)
+    try {
+      return await operation.answer
+    } finally {
+      forwardedChars -= argument.length
+    }
   }
 
   async function compute(argument: string) {

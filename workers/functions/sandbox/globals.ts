@@ -6,6 +6,7 @@ import { DOMException } from './dom-exception.ts'
 import { atob, btoa, TextDecoder, TextEncoder } from './encoding.ts'
 import { AbortController, AbortSignal, CustomEvent, Event, EventTarget } from './events.ts'
 import { fetch } from './fetch.ts'
+import { SilentRegistry } from './finalization.ts'
 import { Headers } from './headers.ts'
 import { ask } from './host.ts'
 import { Request, Response } from './http.ts'
@@ -25,6 +26,7 @@ const classes = {
   Event,
   EventTarget,
   File,
+  FinalizationRegistry: SilentRegistry,
   FormData,
   Headers,
   Request,
