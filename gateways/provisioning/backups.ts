@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { Rejected } from '../../schemas/failure.ts'
 import type { Requested } from '../../schemas/provisioning/instance-facts.ts'
 import { namespaceOf } from '../../schemas/provisioning/names.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { time } from './instance-view.ts'
 import { askOf, changeSettings, existing, operate } from './operations.ts'
 import { make } from './provision.ts'
-import { backupField, nameField } from './provision-body.ts'
+import { backupMembers, nameField } from './provision-body.ts'
 import { type ByProject, bodyOf, invalid, mapOf, queryOf, textField, waitOf } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
@@ -51,7 +52,7 @@ export function backupRoutes(app: FastifyInstance, service: ProvisioningService)
   })
   app.post<ByProject>('/api/provision/:projectId/backup/configure', async (request) => {
     const { projectId } = request.params
-    const backup = backupField('body', { ...existing(service, projectId).backup, ...mapOf(request) })
+    const backup = backupMembers(mapOf(request), existing(service, projectId).backup)
     await changeSettings(service, request, projectId, { backup })
     return { projectId, backupEnabled: backup.enabled, schedule: backup.schedule, retentionDays: backup.retention }
   })
@@ -102,6 +103,9 @@ function copyOf(
 ): Requested {
   const { projectId } = request.params
   const found = existing(service, projectId)
+  if (!found.created) {
+    throw new Rejected('provisioning/invalid-state', `${projectId} was never ready: there is nothing to copy`)
+  }
   const namespace = namespaceOf(found.orgId, projectName)
   if (namespace === null) throw invalid('newProjectName', 'makes a namespace of more than 63 characters')
   const version = found.members.find(({ name }) => name === found.primary)?.version ?? found.version

@@ -19,6 +19,7 @@ import {
   textsField,
   waitOf,
   wholeNumber,
+  writtenNumber,
 } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
@@ -44,7 +45,7 @@ export function changeRoutes(app: FastifyInstance, service: ProvisioningService)
   app.patch<ByProject>('/api/provision/:projectId/parameters', async (request, reply) => {
     const { projectId } = request.params
     existing(service, projectId)
-    const parameters = textsField('body', mapOf(request), parameterLimits)
+    const parameters = textsField('parameters', mapOf(request), parameterLimits)
     if (Object.keys(parameters).length === 0) throw invalid('body', 'names no parameter')
     await askOf(service, projectId, 'check-parameters', { parameters })
     return await begin(service, request, reply, { type: 'PARAMETERS', request: { parameters } })
@@ -91,7 +92,7 @@ const maxLines = 5_000
 /** `?lines=`. @throws {Rejected} `http/bad-request` */
 export function linesOf(request: FastifyRequest): number {
   const { lines } = queryOf(request, ['lines'])
-  return lines === undefined ? 100 : wholeNumber('lines', lines, { min: 1, max: maxLines })
+  return lines === undefined ? 100 : writtenNumber('lines', lines, { min: 1, max: maxLines })
 }
 
 async function begin(
@@ -113,7 +114,7 @@ async function requireNewer(service: ProvisioningService, found: Instance, versi
   const same = running.split('.').slice(0, parts).join('.')
   if (version.localeCompare(same, 'en', { numeric: true }) < 0)
     throw invalid('version', `must not be older than ${running}`)
-  await requireEngine(service, { databaseType: found.databaseType, version })
+  await requireEngine(service, { databaseType: found.databaseType, version }, 'version')
 }
 
 /** Storage never shrinks: what is written would not fit. @throws {Rejected} `http/bad-request`, `provisioning/unsupported` */

@@ -8,9 +8,18 @@ const schemes = { POSTGRESQL: 'postgresql', MYSQL: 'mysql', MONGODB: 'mongodb' }
 
 /** Connection details in the clear. @throws {Rejected} `provisioning/invalid-state` before there are any */
 export function shownCredentials(service: ProvisioningService, found: Instance): object {
-  const { credentials, members, primary, projectName: projectId, databaseName, masterUsername, databaseType } = found
+  const {
+    created,
+    credentials,
+    members,
+    primary,
+    projectName: projectId,
+    databaseName,
+    masterUsername,
+    databaseType,
+  } = found
   const port = members.find(({ name }) => name === primary)?.port
-  if (credentials === null || port === undefined) {
+  if (!created || credentials === null || port === undefined) {
     throw new Rejected('provisioning/invalid-state', `${projectId} has no credentials yet`, {
       hint: 'Wait until its status is ACTIVE.',
     })

@@ -5,7 +5,7 @@ import { Rejected } from '../../schemas/failure.ts'
 import { eventText, openEventStream } from '../http/sse.ts'
 import { linesOf } from './changes.ts'
 import { askOf, existing, operate, replyInstance } from './operations.ts'
-import { type ByProject, bodyOf, queryOf, waitOf, wholeNumber } from './request.ts'
+import { type ByProject, bodyOf, queryOf, waitOf, writtenNumber } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 const maxPoints = 100
@@ -66,7 +66,7 @@ export function limitOf(
   { limit }: { readonly limit?: string },
   { standard, max }: { readonly standard: number; readonly max: number },
 ): number {
-  return limit === undefined ? standard : Math.min(max, wholeNumber('limit', limit, { min: 1, max: 1_000_000 }))
+  return limit === undefined ? standard : Math.min(max, writtenNumber('limit', limit, { min: 1, max: 1_000_000 }))
 }
 
 async function current(service: ProvisioningService, projectId: string): Promise<object> {

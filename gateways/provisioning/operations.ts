@@ -25,7 +25,7 @@ export function existing({ instances }: ProvisioningService, projectId: string):
   return requireInstance(instances.get(projectId), projectId)
 }
 
-/** Asks the worker that looks after an instance. @throws {Rejected} also `provisioning/not-found` */
+/** Asks the worker that looks after an instance. @throws {Rejected} also `provisioning/not-found`, `provisioning/invalid-state` */
 export async function askOf<T>(
   service: ProvisioningService,
   projectId: string,
@@ -33,7 +33,10 @@ export async function askOf<T>(
   params: object = {},
   timeoutMs?: number,
 ): Promise<T> {
-  const { place } = existing(service, projectId)
+  const { place, created, operation } = existing(service, projectId)
+  if (!created && !isUnderWay(operation)) {
+    throw new Rejected('provisioning/invalid-state', `${projectId} was never ready: delete it and provision it again`)
+  }
   return await service.ask<T>(question, { projectId, place }, params, timeoutMs)
 }
 
@@ -85,7 +88,10 @@ export async function settle(
 
 function failureOf({ id, type, error }: Settled): Rejected {
   const code = error !== null && error.code in errorCodes ? (error.code as ErrorCode) : 'provisioning/operation-failed'
-  return new Rejected(code, error?.message ?? `${type} has failed`, { details: { operation: { id, type, error } } })
+  const blamed = error?.field === undefined ? {} : { field: error.field, reason: error.message }
+  return new Rejected(code, error?.message ?? `${type} has failed`, {
+    details: { ...blamed, operation: { id, type, error } },
+  })
 }
 
 /** 202 with the record and its operation while it is under way; the given status with what is told when it has ended. */

@@ -42,7 +42,10 @@ export function provisionBody(
   if (namespace === null) throw invalid('orgId', 'and projectName make a namespace of more than 63 characters')
   const databaseType = choiceField('databaseType', body.databaseType, databaseTypes)
   const tier = choiceField('tier', body.tier, tierNames)
-  const { parameterGroupName } = body
+  const { parameterGroupName, postgresVersion } = body
+  if (postgresVersion !== undefined && databaseType !== 'POSTGRESQL') {
+    throw invalid('postgresVersion', `is not for ${databaseType}`)
+  }
   return {
     ...own,
     projectName,
@@ -50,7 +53,7 @@ export function provisionBody(
     namespace,
     databaseType,
     tier,
-    version: body.postgresVersion === undefined ? null : versionField('postgresVersion', body.postgresVersion),
+    version: postgresVersion === undefined ? null : versionField('postgresVersion', postgresVersion),
     databaseName: checked('databaseName', body.databaseName, databaseNameMistake),
     masterUsername: checked('masterUsername', body.masterUsername, userNameMistake),
     parameters: body.parameters === undefined ? {} : textsField('parameters', body.parameters, parameterLimits),
@@ -95,18 +98,27 @@ function tagsField(value: unknown): Readonly<Record<string, string>> {
 }
 
 /** @throws {Rejected} `http/bad-request` */
-export function backupField(field: string, value: unknown): BackupSettings {
+function backupField(field: string, value: unknown): BackupSettings {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid(field, 'must be an object')
-  const unknown = Object.keys(value).find((name) => !['enabled', 'schedule', 'retention'].includes(name))
-  if (unknown !== undefined) throw invalid(`${field}.${unknown.slice(0, 100)}`, 'is no field here')
-  const given = value as Record<string, unknown>
+  return backupMembers(value as Record<string, unknown>, { ...standardBackup, enabled: true }, `${field}.`)
+}
+
+/** What is not given stays. @throws {Rejected} `http/bad-request` */
+export function backupMembers(
+  given: Readonly<Record<string, unknown>>,
+  before: BackupSettings,
+  path = '',
+): BackupSettings {
+  const unknown = Object.keys(given).find((name) => !['enabled', 'schedule', 'retention'].includes(name))
+  if (unknown !== undefined) throw invalid(`${path}${unknown.slice(0, 100)}`, 'is no field here')
+  const { enabled, schedule, retention } = given
   return {
-    enabled: given.enabled === undefined ? true : flagField(`${field}.enabled`, given.enabled),
-    schedule: given.schedule === undefined ? standardBackup.schedule : cronField(`${field}.schedule`, given.schedule),
+    enabled: enabled === undefined ? before.enabled : flagField(`${path}enabled`, enabled),
+    schedule: schedule === undefined ? before.schedule : cronField(`${path}schedule`, schedule),
     retention:
-      given.retention === undefined
-        ? standardBackup.retention
-        : wholeNumber(`${field}.retention`, given.retention, { min: 1, max: maxRetentionDays }),
+      retention === undefined
+        ? before.retention
+        : wholeNumber(`${path}retention`, retention, { min: 1, max: maxRetentionDays }),
   }
 }
 

@@ -7,7 +7,7 @@ import { decideProvision, type Instance, instance } from '../../schemas/provisio
 import type { Requested } from '../../schemas/provisioning/instance-facts.ts'
 import { decideClaim, namespace } from '../../schemas/provisioning/namespace.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
-import { statusOf } from '../../schemas/provisioning/status.ts'
+import { statuses, statusOf } from '../../schemas/provisioning/status.ts'
 import { databaseTypes, estimate, tierNames } from '../../schemas/provisioning/tiers.ts'
 import { shownCredentials } from './credentials-view.ts'
 import { shownInstance } from './instance-view.ts'
@@ -55,6 +55,7 @@ export function provisionRoutes(app: FastifyInstance, service: ProvisioningServi
 
 function list(service: ProvisioningService, request: FastifyRequest): readonly object[] {
   const { orgId, status, databaseType, tier } = queryOf(request, ['orgId', 'status', 'databaseType', 'tier'])
+  if (status !== undefined) choiceField('status', status, statuses)
   if (databaseType !== undefined) choiceField('databaseType', databaseType, databaseTypes)
   if (tier !== undefined) choiceField('tier', tier, tierNames)
   return service.instances
@@ -91,6 +92,7 @@ async function withGroup(service: ProvisioningService, wanted: Requested): Promi
 export async function requireEngine(
   service: ProvisioningService,
   { databaseType, version }: Pick<Requested, 'databaseType' | 'version'>,
+  field = 'postgresVersion',
 ): Promise<void> {
   const { engines } = await service.ask<Engines>('engines', {})
   const engine = engines.find((each) => each.databaseType === databaseType)
@@ -103,7 +105,7 @@ export async function requireEngine(
   const { versions } = engine
   if (version === null || versions.some((each) => each === version || each.startsWith(`${version}.`))) return
   throw new Rejected('provisioning/engine-missing', `There is no server of the version ${version}`, {
-    details: { field: 'postgresVersion', reason: `must be one of ${versions.join(', ')}`, versions },
+    details: { field, reason: `must be one of ${versions.join(', ')}`, versions },
   })
 }
 

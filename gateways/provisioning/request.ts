@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import { keyedOperationId } from '../../schemas/provisioning/operation.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 
 const maxKeyLength = 255
@@ -50,32 +52,49 @@ export function mapOf({ body }: FastifyRequest): Readonly<Record<string, unknown
   try {
     value = JSON.parse(text)
   } catch (cause) {
-    throw new Rejected('http/bad-request', `The body is not JSON: ${(cause as Error).message}`, { cause })
+    const reason = `is not JSON: ${(cause as Error).message}`
+    throw new Rejected('http/bad-request', `The body ${reason}`, { details: { field: 'body', reason }, cause })
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
   throw invalid('body', 'must be a JSON object')
 }
 
-/** The id of the operation that a request begins: the same for the same `Idempotency-Key`. @throws {Rejected} `http/bad-request` */
-export function operationIdOf({ headers, method, routeOptions, params }: FastifyRequest, projectId: string): string {
+/** The id of the operation that a request begins: the same for the same `Idempotency-Key` and body. @throws {Rejected} `http/bad-request` */
+export function operationIdOf(request: FastifyRequest, projectId: string): string {
+  const { headers, method, routeOptions, params } = request
   const key = headers['idempotency-key']
   if (key === undefined) return newId()
   if (typeof key === 'string' && /^[\x21-\x7e]+$/.test(key) && key.length <= maxKeyLength) {
-    return derivedId(JSON.stringify([method, routeOptions.url, params, projectId, key]))
+    const asked = createHash('sha256')
+      .update(JSON.stringify(mapOf(request)))
+      .digest('hex')
+    return keyedOperationId(
+      derivedId(JSON.stringify([method, routeOptions.url, params, projectId, key])),
+      asked.slice(0, 16),
+    )
   }
   throw invalid('Idempotency-Key', `must be 1 to ${maxKeyLength} visible ASCII characters`)
 }
 
 /** Seconds of `?wait=`. @throws {Rejected} `http/bad-request` */
 export function waitOf({ wait }: { readonly wait?: string }, standard = 0): number {
-  return wait === undefined ? standard : wholeNumber('wait', wait, { min: 0, max: maxWaitSeconds })
+  return wait === undefined ? standard : writtenNumber('wait', wait, { min: 0, max: maxWaitSeconds })
 }
 
-/** A whole number of a query or a body. @throws {Rejected} `http/bad-request` */
-export function wholeNumber(field: string, value: unknown, { min, max }: { min: number; max: number }): number {
-  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value
-  if (typeof number === 'number' && Number.isInteger(number) && number >= min && number <= max) return number
+interface Range {
+  readonly min: number
+  readonly max: number
+}
+
+/** A whole number of a body. @throws {Rejected} `http/bad-request` */
+export function wholeNumber(field: string, value: unknown, { min, max }: Range): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value
   throw invalid(field, `must be a whole number from ${min} to ${max}`)
+}
+
+/** A whole number of a query. @throws {Rejected} `http/bad-request` */
+export function writtenNumber(field: string, text: string, range: Range): number {
+  return wholeNumber(field, /^\d{1,15}$/.test(text) ? Number(text) : null, range)
 }
 
 /** @throws {Rejected} `http/bad-request` */

@@ -32,6 +32,14 @@ export const provisioningErrors = {
     meaning: 'The server knows no such parameter, may not have it changed, or refuses the value.',
   },
   'provisioning/unsupported': { status: 422, meaning: 'This kind of database, or this driver, cannot do it.' },
+  'provisioning/answer-too-large': {
+    status: 422,
+    meaning: 'What was asked for is more than can be told at once; a lower limit or fewer lines can be.',
+  },
+  'provisioning/idempotency-mismatch': {
+    status: 422,
+    meaning: 'The Idempotency-Key was used before with another body.',
+  },
   'provisioning/engine-missing': {
     status: 424,
     meaning: 'No server program of that kind is on the machine; the hint says how to get one.',

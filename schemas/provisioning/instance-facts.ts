@@ -76,7 +76,15 @@ const Member = Type.Object(
 )
 export type Member = Static<typeof Member>
 
-const Failure = Type.Object({ code: Text, message: Text }, closed)
+const Failure = Type.Object(
+  {
+    code: Text,
+    message: Text,
+    field: Type.Optional(Type.String({ description: 'of the request, when it is to blame' })),
+  },
+  closed,
+)
+export type OperationFailure = Static<typeof Failure>
 
 /** Somebody wants this instance. Comes with `operation-started`. */
 export const InstanceRequested = defineEvent(

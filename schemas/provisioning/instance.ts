@@ -19,6 +19,7 @@ import {
 import {
   type EarlierOperation,
   evolveOperation,
+  isOtherRequest,
   isUnderWay,
   type Operation,
   operationSummary,
@@ -147,9 +148,18 @@ export function findOperation(state: InstanceState, id: string) {
   return state.operation.id === id ? state.operation : (state.earlier.find((each) => each.id === id) ?? null)
 }
 
+/** @throws {Rejected} `provisioning/idempotency-mismatch` when the key of an operation was used for another request */
+function requireSameRequest({ operation, earlier }: Pick<Instance, 'operation' | 'earlier'>, id: string): void {
+  if (![operation, ...earlier].some((known) => isOtherRequest(id, known.id))) return
+  throw new Rejected('provisioning/idempotency-mismatch', 'The Idempotency-Key was used before with another body', {
+    details: { field: 'Idempotency-Key', reason: 'was used before with another body' },
+    hint: 'Send a new key with a new request.',
+  })
+}
+
 /**
  * Nothing when this very request has been granted before.
- * @throws {Rejected} `provisioning/exists`
+ * @throws {Rejected} `provisioning/exists`, `provisioning/idempotency-mismatch`
  */
 export function decideProvision(
   state: InstanceState,
@@ -158,6 +168,7 @@ export function decideProvision(
 ): readonly InstanceFact[] {
   if (state.stage === 'wanted') {
     if (findOperation(state, operationId) !== null) return []
+    requireSameRequest(state, operationId)
     throw new Rejected('provisioning/exists', `project ID already exists: ${wanted.projectName}`, {
       details: { field: 'projectName', reason: 'is taken' },
     })
@@ -180,7 +191,7 @@ const forUnready: ReadonlySet<OperationType> = new Set<OperationType>(['DELETE']
 /**
  * Nothing when it was begun before under this id.
  * @throws {Rejected} `provisioning/not-found`, `provisioning/deletion-protected`, `provisioning/operation-in-progress`,
- * `provisioning/invalid-state`
+ * `provisioning/invalid-state`, `provisioning/idempotency-mismatch`
  */
 export function decideOperation(
   state: InstanceState,
@@ -189,6 +200,7 @@ export function decideOperation(
 ): readonly InstanceFact[] {
   if (findOperation(state, id) !== null) return []
   const found = requireInstance(state, projectName)
+  requireSameRequest(found, id)
   if (type === 'DELETE' && found.deletionProtection) {
     throw new Rejected('provisioning/deletion-protected', `deletion protection is enabled for ${projectName}`, {
       hint: `PATCH /api/provision/${projectName}/deletion-protection with {"enabled": false} first.`,

@@ -1,5 +1,5 @@
 import type { Static } from 'typebox'
-import type { InstanceFact, OperationStarted, OperationType } from './instance-facts.ts'
+import type { InstanceFact, OperationFailure, OperationStarted, OperationType } from './instance-facts.ts'
 
 /** What is being done with an instance, or was. */
 export interface Operation {
@@ -11,7 +11,7 @@ export interface Operation {
   readonly done: readonly string[]
   /** What they told the later ones. */
   readonly data: Readonly<Record<string, unknown>>
-  readonly error: { readonly code: string; readonly message: string } | null
+  readonly error: OperationFailure | null
   readonly result: Readonly<Record<string, unknown>> | null
   readonly by: string
   readonly startedAt: number
@@ -63,4 +63,16 @@ export function operationSummary({ id, type, state, error, result, startedAt, en
 
 export function isUnderWay({ state }: Pick<Operation, 'state'>): boolean {
   return state === 'RUNNING' || state === 'UNDOING'
+}
+
+/** The id of an operation that was asked for with an `Idempotency-Key`: of the key, and of what was asked for. */
+export function keyedOperationId(key: string, request: string): string {
+  return `${key}#${request}`
+}
+
+/** Whether two ids come of one key with two requests. */
+export function isOtherRequest(id: string, known: string): boolean {
+  const [key, request] = id.split('#')
+  const [knownKey, knownRequest] = known.split('#')
+  return request !== undefined && key === knownKey && request !== knownRequest
 }

@@ -5,7 +5,7 @@ import { load } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { also, decideTogether } from '../../bus/together.ts'
 import { decideOnOperation, type Instance, type InstanceState, instance } from '../../schemas/provisioning/instance.ts'
-import { facts, type InstanceFact } from '../../schemas/provisioning/instance-facts.ts'
+import { facts, type InstanceFact, type OperationFailure } from '../../schemas/provisioning/instance-facts.ts'
 import { decideRelease, namespace } from '../../schemas/provisioning/namespace.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import type { Driver, Plan, Step } from './driver.ts'
@@ -25,7 +25,7 @@ export interface RunnerOptions {
   readonly driver: Driver
   readonly onObservation: (observation: RunnerObservation) => void
   /** What an error may tell the user. */
-  readonly explain: (error: unknown) => { readonly code: string; readonly message: string }
+  readonly explain: (error: unknown) => { readonly code: string; readonly message: string; readonly details?: unknown }
 }
 
 const stream = 'EVT_PROVISIONING'
@@ -141,9 +141,10 @@ async function runStep(options: RunnerOptions, found: Instance, turn: Turn, sign
   }
 }
 
-function failureOf({ explain }: RunnerOptions, error: unknown) {
-  const { code, message } = explain(error)
-  return { code, message }
+function failureOf({ explain }: RunnerOptions, error: unknown): OperationFailure {
+  const { code, message, details } = explain(error)
+  const { field } = (details ?? {}) as { readonly field?: unknown }
+  return { code, message, ...(typeof field === 'string' && { field }) }
 }
 
 /** By name, as everywhere. */
@@ -173,7 +174,7 @@ function succeeded({ operation }: Instance, data: Readonly<Record<string, unknow
 async function end(
   options: RunnerOptions,
   found: Instance,
-  { failed }: { readonly failed: { readonly code: string; readonly message: string } | null },
+  { failed }: { readonly failed: OperationFailure | null },
 ): Promise<void> {
   const { operation } = found
   const at = Date.now()
