@@ -1,8 +1,11 @@
+import { spawnSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createConnection } from 'mysql2/promise'
 import t from 'tap'
 import { decide } from '../../bus/decide.ts'
-import { instance } from '../../schemas/provisioning/instance.ts'
+import { load } from '../../bus/load.ts'
+import { keyRing } from '../../bus/sealed.ts'
+import { type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import { facts } from '../../schemas/provisioning/instance-facts.ts'
 import { instancePlace } from '../../workers/provisioning/runner.ts'
 import { mariadbHere } from './care-mysql-node.ts'
@@ -22,7 +25,7 @@ async function query(url: string, sql: string): Promise<unknown> {
 }
 
 t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false : 'there is no MariaDB' }, async (t) => {
-  const { call, bus } = await platform(t)
+  const { call, bus, home, natsFolder, secretKeys } = await platform(t)
   const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
   const wanted = { projectName: 'shop', orgId: 'acme', databaseType: 'MYSQL', tier: 'FREE', backup: { enabled: true } }
   const made = await call('POST', '/api/provision?wait=120', wanted)
@@ -36,7 +39,16 @@ t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false :
   const set = await call('PATCH', '/api/provision/shop/parameters?wait=60', { max_connections: '77' })
   t.equal(set.status, 200, JSON.stringify(set.body))
   t.same(await query(await url('shop'), 'select @@max_connections as n'), [{ n: 77 }])
-  t.equal((await call('PATCH', '/api/provision/shop/parameters?wait=60', { nonsense: '1' })).status, 422)
+  for (const [name, value] of [
+    ['nonsense', '1'],
+    ['port', '1'],
+    ['max_connections', 'many'],
+  ] as const) {
+    // biome-ignore format: a table
+    const { status, body } = await call('PATCH', '/api/provision/shop/parameters', { [name]: value })
+    t.equal(status, 422, `${name} is refused before anything is begun`)
+    t.equal(body.details.field, `parameters.${name}`)
+  }
   t.match(
     (
       await call('POST', '/api/provision/shop/migrations', {
@@ -94,8 +106,31 @@ t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false :
   const scaled = await call('PATCH', '/api/provision/shop/scale?wait=120', { tier: 'STANDARD' })
   t.equal(scaled.status, 200, JSON.stringify(scaled.body))
   t.equal(scaled.body.members.length, 2)
-  const { readOnlyConnectionUrl } = (await call('GET', '/api/provision/shop/credentials')).body
+  const { readOnlyConnectionUrl, password } = (await call('GET', '/api/provision/shop/credentials')).body
   t.same(await query(readOnlyConnectionUrl, 'select count(*) as n from kept'), [{ n: 2 }])
+  t.equal((await call('PATCH', '/api/provision/shop/parameters?wait=60', { back_log: '99' })).status, 200)
+  t.same(
+    await query(readOnlyConnectionUrl, 'select @@max_connections as n, @@back_log as b, @@read_only as r, @@performance_schema as p'), // biome-ignore format: one row
+    [{ n: 77, b: 99, r: 1, p: 1 }],
+    'a replica has the parameters, those from before it too, and takes no writes after its restart',
+  )
+  await query(await url('shop'), 'insert into kept values (4)')
+  await eventually(async () => {
+    const [row] = (await query(readOnlyConnectionUrl, 'select count(*) as n from kept')) as { n: number }[]
+    if (row?.n !== 3) throw new Error(`${row?.n} rows`)
+  })
+
+  const { state } = await load(bus, instance, instancePlace('shop'))
+  const { uid, credentials } = state as Instance
+  const superuser = keyRing(secretKeys)!.open(credentials!.superuser, `provisioning/${uid}/superuser/`)
+  for (const secret of [password, superuser]) {
+    t.equal(spawnSync('grep', ['-rqF', secret, home, natsFolder]).status, 1, 'passwords are in nobody’s files')
+  }
+  t.equal((await call('PATCH', '/api/provision/shop/scale?wait=60', { tier: 'FREE' })).body.members?.length, 1)
+  const { port } = (await call('GET', '/api/provision/shop')).body
+  const admin = `mysql://busbar_admin:${encodeURIComponent(superuser)}@127.0.0.1:${port}`
+  const users = await query(admin, "select count(*) as n from mysql.user where user like 'busbar_replica%'")
+  t.same(users, [{ n: 0 }], 'who replicated has no user any more')
   t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
 })
 
