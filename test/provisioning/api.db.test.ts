@@ -16,19 +16,16 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
   const { call, bus, url: address } = await platform(t)
   const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
 
-  const made = await call(
-    'POST',
-    '/api/provision?wait=60',
-    {
-      ...shop,
-      backup: { enabled: true, retention: 3 },
-      tags: { team: 'a' },
-      databaseName: 'orders',
-      masterUsername: 'boss',
-      parameters: { work_mem: '8MB' },
-    },
-    { 'Idempotency-Key': 'first' },
-  )
+  const key = { 'Idempotency-Key': 'first' }
+  const wanted = {
+    ...shop,
+    backup: { enabled: true, retention: 3 },
+    tags: { team: 'a' },
+    databaseName: 'orders',
+    masterUsername: 'boss',
+    parameters: { work_mem: '8MB' },
+  }
+  const made = await call('POST', '/api/provision?wait=60', wanted, key)
   t.equal(made.status, 201, JSON.stringify(made.body))
   has(
     t,
@@ -38,14 +35,11 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
   )
   has(t, made.body, { databaseName: 'orders', masterUsername: 'boss', tags: { team: 'a' } }, 'is what was asked for')
   t.notMatch(JSON.stringify(made.body), /password|ciphertext/i, 'no secret is in the record')
-  const again = await call(
-    'POST',
-    '/api/provision',
-    { ...shop, backup: { enabled: true, retention: 3 } },
-    { 'Idempotency-Key': 'first' },
-  )
-  t.equal(again.status, 201, 'the same key gets the same instance')
+  const again = await call('POST', '/api/provision', wanted, key)
+  t.equal(again.status, 201, 'the same request under the same key gets the same instance')
   t.equal(again.body.id, made.body.id)
+  const other = await call('POST', '/api/provision', { ...wanted, tags: {} }, key)
+  t.equal(other.body.code, 'provisioning/idempotency-mismatch', 'another one does not pass for it')
   t.equal((await call('POST', '/api/provision', shop)).status, 409, 'a name is taken once')
 
   await t.test('credentials open the database, and nothing more', async (t) => {
@@ -96,7 +90,12 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
       { status: 'FAILED' },
       'a failure is told',
     )
-    t.ok((await call('GET', '/api/provision/shop/migrations')).body.length >= 1)
+    for (let index = 0; index < 9; index++) {
+      const long = { version: `long-${index}`, name: 'long', sql: `select 1 -- ${'x'.repeat(1_000_000)}` }
+      t.equal((await call('POST', '/api/provision/shop/migrations', long)).body.status, 'APPLIED')
+    }
+    const all = (await call('GET', '/api/provision/shop/migrations')).body
+    t.equal(all.length, 11, 'also when they are more than a message can carry')
   })
 
   await t.test('snapshots are downloaded whole and in parts', async (t) => {
@@ -119,6 +118,13 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
     t.equal((await call('GET', `${path}/download`, undefined, { Range: `bytes=${body.size}-` })).status, 416)
     t.equal((await call('DELETE', path)).status, 200)
     t.equal((await call('GET', `${path}/download`)).status, 404)
+    const nothing = await call('POST', '/api/provision/shop/snapshot/export', { tables: ['nothing'] })
+    has(
+      t,
+      nothing,
+      { status: 400, body: { details: { field: 'tables' } } },
+      'what an operation refuses names the field',
+    )
   })
 
   await t.test('the state of a time comes back in a new instance', async (t) => {
@@ -172,6 +178,10 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
   await t.test('storage grows and never shrinks; logs are told', async (t) => {
     const grown = await call('POST', '/api/provision/shop/resize?wait=30', { newSize: '8Gi' })
     has(t, grown.body, { storage: { size: '8Gi' } }, 'grows')
+    const key = { 'Idempotency-Key': 'grow' }
+    t.equal((await call('POST', '/api/provision/shop/resize?wait=30', { newSize: '9Gi' }, key)).status, 200)
+    const twice = await call('POST', '/api/provision/shop/resize?wait=30', { newSize: '10Gi' }, key)
+    has(t, twice.body, { code: 'provisioning/idempotency-mismatch', details: { field: 'Idempotency-Key' } }, 'says so')
     t.equal((await call('POST', '/api/provision/shop/resize', { newSize: '1Gi' })).status, 422)
     t.equal((await call('POST', '/api/provision/shop/resize', { newSize: 'big' })).status, 400)
     const logs = (await call('GET', '/api/provision/shop/logs?lines=5')).body

@@ -5,6 +5,7 @@ import { newPassword, scramVerifier } from '../../workers/provisioning/local/cre
 import {
   alreadyApplied,
   checksumsOf,
+  listedMigrations,
   migrationId,
   readMigration,
 } from '../../workers/provisioning/local/migrations/migration.ts'
@@ -92,4 +93,17 @@ t.test('verifiers, passwords and URLs', async (t) => {
   t.equal(connectionUrl('POSTGRESQL', target), 'postgresql://u%27%40:p%3A%3F%23%25@[::1]:5432/a%2Fb?sslmode=disable')
   const url = new URL(connectionUrl('MYSQL', { ...target, host: '127.0.0.1' }))
   t.equal(decodeURIComponent(url.password), 'p:?#%')
+})
+
+t.test('a list of migrations stays as short as a message can carry', (t) => {
+  const record = (id: number, sql: string) => ({ id: `mig-${id}`, sql, output: 'SELECT 1' }) as never
+  const few = [record(1, 'select 1'), record(2, 'select 2')]
+  t.strictSame(listedMigrations(few), few)
+  const long = Array.from({ length: 1_200 }, (_, index) => record(index, 'x'.repeat(index < 1_190 ? 10 : 1024 * 1024)))
+  const listed = listedMigrations(long)
+  t.equal(listed.length, 1_000)
+  t.equal(listed.at(-1), long.at(-1), 'the newest whole')
+  t.match(listed.at(-5), { id: 'mig-1195', sql: null, output: null }, 'of older ones what is short')
+  t.ok(Buffer.byteLength(JSON.stringify(listed)) < 4 * 1024 * 1024)
+  t.end()
 })

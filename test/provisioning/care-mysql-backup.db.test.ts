@@ -3,7 +3,12 @@ import { join } from 'node:path'
 import t from 'tap'
 import { backupData, listBackups } from '../../workers/provisioning/local/backup/backup-record.ts'
 import { chooseBackup, type RestoreTarget } from '../../workers/provisioning/local/backup/restore-target.ts'
-import { binlogFiles, flushBinlog, newestBinlogAt } from '../../workers/provisioning/local/mysql/binlog.ts'
+import {
+  binlogFiles,
+  flushBinlog,
+  newestBinlogAt,
+  trimUnusedBinlog,
+} from '../../workers/provisioning/local/mysql/binlog.ts'
 import {
   applyMysqlRetention,
   type MysqlBackupRecord,
@@ -142,7 +147,13 @@ else {
     t.match(await readReplicaStatus(into), { state: 'STREAMING', error: null })
     await t.rejects(run(into, 'insert into event values (99)'), { message: /read-only/ })
     t.equal(await readReplicaStatus(node), undefined)
+    await withMysql(into, async (connection) => {
+      await connection.query('stop slave')
+      await connection.query('reset slave all')
+    })
+    await makeMysqlReplica({ source: node, into, control })
     await insert(7)
+    while ((await numbers(into)).at(-1) !== 7);
     await promoteMysql(into)
     t.equal(await readReplicaStatus(into), undefined)
     await run(into, 'insert into event values (8)')
@@ -170,5 +181,14 @@ else {
     t.ok(pruned.binlogs > 0)
     t.equal(binlogFiles(node.binlogFolder)[0], second.binlogFile)
     t.ok(existsSync(join(backupsFolder, second.id)))
+
+    await flushBinlog(node)
+    const kept = binlogFiles(node.binlogFolder)
+    t.equal(kept.length, 2)
+    await trimUnusedBinlog(node, { full: false, now: Date.now() })
+    t.strictSame(binlogFiles(node.binlogFolder), kept, 'a copy may be in the making')
+    await nextSecond()
+    await trimUnusedBinlog(node, { full: true, now: Date.now() })
+    t.strictSame(binlogFiles(node.binlogFolder), kept.slice(1), 'where no backup is, the log does not fill the disk')
   })
 }
