@@ -49,6 +49,8 @@ export interface HandleOptions {
   readonly ackWaitMs?: number
   /** How often a message is tried before it goes to DEAD. Default 10. */
   readonly maxDeliver?: number
+  /** The same when those who had it were not heard of any more: more of them where `ackWaitMs` is short. Default `maxDeliver`. */
+  readonly maxSilent?: number
   /** Before the next delivery. Default: from 1 s, doubled each time, at most 60 s, with jitter. */
   readonly delayMs?: (deliveryCount: number) => number
   /** Default: `Rejected` and `MessageMalformed` are dead, `Unavailable` and `BusUnavailable` wait, everything else is retried. */
@@ -92,11 +94,11 @@ export interface Stop {
 }
 
 async function tries(bus: Bus, message: JsMsg, options: HandleOptions, stop: Stop, ended: AbortSignal): Promise<void> {
-  const { maxDeliver = defaultMaxDeliver, judge = judged, delayMs = backOffMs } = options
+  const { maxDeliver = defaultMaxDeliver, maxSilent = maxDeliver, judge = judged, delayMs = backOffMs } = options
   const { deliveryCount } = message.info
   const startedAt = performance.now()
-  if (deliveryCount > maxDeliver) {
-    return bury(bus, message, options, new Error(`Delivered ${maxDeliver} times and never finished`))
+  if (deliveryCount > maxSilent) {
+    return bury(bus, message, options, new Error(`Delivered ${maxSilent} times and never finished`))
   }
   for (let attempt = 1; !ended.aborted; attempt++) {
     try {

@@ -170,6 +170,17 @@ t.test('on a running bus', async (t) => {
     t.match(await listDead(bus, { consumer: 'test-crash' }), [{ error: /Delivered 2 times and never finished/ }])
   })
 
+  t.test('where messages come back soon, those who hang with one are forgiven more often', async (t) => {
+    const config = { durable_name: 'test-hang', ack_policy: 'explicit', ack_wait: 50_000_000, max_deliver: -1 } as const
+    await bus.manager.consumers.add('WORK', { ...config, filter_subjects: ['work.hang.>'] })
+    await enqueue(bus, 'hang', 'patient')
+    const consumer = await bus.jetstream.consumers.get('WORK', 'test-hang')
+    for (let death = 0; death < 2; death++) t.ok(await consumer.next({ expires: 5_000 }))
+    const { seen } = worker(t, bus, 'hang', { ackWaitMs: 50, maxDeliver: 2, maxSilent: 1_000, handle: async () => {} })
+    await until(() => seen('message-handled').length === 1)
+    t.same(await listDead(bus, { consumer: 'test-hang' }), [])
+  })
+
   t.test('a fact is not published a second time by a retry', async (t) => {
     const { seen } = worker(t, bus, 'facts', {
       stream: 'cdc-stream',

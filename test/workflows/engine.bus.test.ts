@@ -4,8 +4,8 @@ import t from 'tap'
 import { Type } from 'typebox'
 import { type Bus, BusUnavailable, connectBus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
-import { load, readMessage, readPage } from '../../bus/load.ts'
-import { eventSubject } from '../../bus/subject.ts'
+import { lastMessage, load, readMessage, readPage } from '../../bus/load.ts'
+import { eventSubject, timerSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
@@ -17,6 +17,7 @@ import { foreach } from '../../workers/workflows/plugins/core/foreach.ts'
 import { choose } from '../../workers/workflows/plugins/core/if.ts'
 import { log } from '../../workers/workflows/plugins/core/log.ts'
 import { parallel } from '../../workers/workflows/plugins/core/parallel.ts'
+import { wait } from '../../workers/workflows/plugins/core/wait.ts'
 import { startExecution } from '../../workers/workflows/start-execution.ts'
 import { testNats } from '../support/servers.ts'
 import { flow as plan, sequence, task } from './plans.ts'
@@ -53,7 +54,7 @@ const flaky = definePlugin({
 })
 
 const plugins = new Map<string, Plugin>(
-  [log, choose, echo, flaky, parallel, foreach].map((each) => [each.manifest.id, each]),
+  [log, choose, echo, flaky, parallel, foreach, wait].map((each) => [each.manifest.id, each]),
 )
 
 async function engineOf(bus: Bus) {
@@ -136,6 +137,25 @@ t.test('the engine', async (t) => {
     const states = await Promise.all(ids.map((id) => ended(bus, id)))
     t.comment(`${Math.round(performance.now() - began)} ms`)
     t.ok(states.every(({ stage }) => stage === 'success'))
+  })
+
+  t.test('sets a timer before it stores what asks for one, so that nobody can die in between', async (t) => {
+    const steps = sequence(task('w', { type: 'core.wait', properties: { duration: '1h' } }), task('after'))
+    const executionId = await run(bus, await save(bus, plan(steps, { timeoutMs: 3_600_000 })))
+    const evt = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
+    while ((await load(bus, execution, evt)).state.runs.w?.status !== 'waiting') await sleep(10)
+    const events = await readPage(bus, evt.stream, { seq: 1, next_by_subj: evt.subject, batch: 10 })
+    const storedAt = async (type: string) => {
+      for (const stored of events) {
+        const { facts } = await readMessage(bus, execution.events, stored)
+        if (facts.some((fact) => fact.type === type)) return stored.time.getTime()
+      }
+      return 0
+    }
+    const timerAt = async (id: string) =>
+      (await lastMessage(bus, 'TIMERS', timerSubject('executions', `${executionId}/${id}`)))!.time.getTime()
+    t.ok((await timerAt('w/1/pause')) <= (await storedAt('executions.task.opened')))
+    t.ok((await timerAt('deadline')) <= (await storedAt('executions.execution.started')))
   })
 
   t.test('runs what is parallel on the queue, and decides on what comes back', async (t) => {

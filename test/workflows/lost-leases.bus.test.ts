@@ -159,11 +159,11 @@ t.test('no task hangs on a timer, so one in the hands of a worker that died is s
   t.teardown(() => engine.stop())
   for (let tries = 0; tries < 500; tries++) {
     const { config } = await bus.manager.consumers.info('TIMERS', consumer)
-    if (config.ack_wait === nanos(500)) break
+    if (config.ack_wait === nanos(700)) break
     await sleep(10)
   }
   const { config } = await bus.manager.consumers.info('TIMERS', consumer)
-  t.equal(config.ack_wait, nanos(500))
+  t.equal(config.ack_wait, nanos(700))
 })
 
 function placeOf(executionId: string) {

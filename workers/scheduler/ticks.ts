@@ -24,7 +24,8 @@ import { fireTrigger, type RefusedObservation } from './fire.ts'
 import { liveTrigger, triggerPlace, triggerStream } from './trigger-view.ts'
 
 /** What one has in hand who dies goes to another before long: a tick is not to be late. */
-const ackWaitMs = 500
+const ackWaitMs = 700
+const maxSilent = 100
 
 export interface TicksOptions {
   /** How late a tick is before it counts as missed. Default 10,000. */
@@ -45,6 +46,7 @@ export async function serveTicks(bus: Bus, options: TicksOptions, signal: AbortS
       consumer: 'workers-scheduler-triggers',
       subjects: ['evt.workflows.trigger.*'],
       ackWaitMs,
+      maxSilent,
       handle: async ({ subject, headers }) => {
         const facts = headers.get(factsHeader)
         if (!facts.includes(TriggerSaved.type) && !facts.includes(TriggerEnabled.type)) return
@@ -64,6 +66,7 @@ export async function serveTicks(bus: Bus, options: TicksOptions, signal: AbortS
       subjects: [dueSubjects(tickPurpose)],
       concurrency: 64,
       ackWaitMs,
+      maxSilent,
       handle: ({ data }) => takeTick(bus, readJson(data) as TriggerTick, options),
       onObservation,
     },

@@ -36,19 +36,20 @@ import {
   cancelDeadline,
   cancelSla,
   defaultGroup,
+  type ExecutionTimer,
   type FollowUp,
   type QueuedTask,
   queueTask,
   sendCommand,
   setExecutionTimer,
 } from './follow-ups.ts'
+import { Lane, type Share } from './lane.ts'
 import { startListeners } from './listeners.ts'
 import { leaseConsumers, lostLeases } from './lost-leases.ts'
 import { outwait } from './patience.ts'
 import type { Plugin } from './plugin.ts'
 import { runTask, type TaskEnvironment } from './run-task.ts'
 import { RunningTasks } from './running-tasks.ts'
-import { Shares } from './shares.ts'
 import { releaseSlot, requestSlot } from './slots.ts'
 import { startExecution } from './start-execution.ts'
 import { stopChild } from './stop-child.ts'
@@ -86,27 +87,20 @@ const maxInlineValueBytes = 16 * 1024
 /** Of items that are kept in memory. */
 const maxListBytes = 64 * 1024 ** 2
 /** No task hangs on a timer, so one in the hands of a worker that died need not wait for long. */
-const timerAckWaitMs = 500
+const timerAckWaitMs = 700
+/** So that a machine that hangs for a minute loses none. */
+const timerMaxSilent = 100
 /** Executions that have begun and hang on the event that created them, over all workers. */
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
 const maxInline = 1
-/**
- * Of the executions that may begin here at a time. Those beyond `concurrency` are for others than the flow, or the namespace, that has so
- * many; half as many more come from the side lane.
- */
-const shareOf = (concurrency: number) => ({
-  lane: Math.ceil(concurrency * 1.5),
-  namespace: Math.ceil(concurrency * 1.25),
-  flow: concurrency,
-  backlog: Math.ceil(concurrency / 2),
-})
-/** Of the tasks from the queue. */
-const taskShareOf = (concurrency: number) => ({
-  lane: Math.ceil(concurrency * 1.5),
-  flow: concurrency,
-  backlog: Math.ceil(concurrency / 2),
-})
+/** One flow, and one namespace, may have so much for each place that stays free for others, see `lane.ts`. */
+const flowWeight = 2
+const namespaceWeight = 16
+/** So that one flow alone still gets as many at a time as are asked for. */
+const placesFor = (concurrency: number) => Math.ceil(concurrency * 1.5) + 1
+/** Of the side lane, where what has stepped aside waits for its turn. */
+const asideOf = (concurrency: number) => Math.ceil(concurrency / 2)
 
 /**
  * Runs executions: takes commands, tasks and timers from the bus, decides, runs plugins, and appends what happened. Any number of
@@ -127,9 +121,8 @@ class Engine implements WorkflowEngine {
   readonly #logs: TaskLogs
   readonly #context: ActorContext
   readonly #consumers: Promise<void>[] = []
-  readonly #shares = new Shares()
-  readonly #share: ReturnType<typeof shareOf>
-  readonly #taskShare: ReturnType<typeof taskShareOf>
+  readonly #begins: Lane
+  readonly #tasks: Lane
   /** Commands in hand. */
   #commands = 0
   readonly #maxBearing: number
@@ -140,8 +133,8 @@ class Engine implements WorkflowEngine {
     this.#options = options
     this.#bus = options.bus
     const { concurrency = 64, taskConcurrency = 32 } = options
-    this.#share = shareOf(concurrency)
-    this.#taskShare = taskShareOf(taskConcurrency)
+    this.#begins = new Lane(placesFor(concurrency))
+    this.#tasks = new Lane(placesFor(taskConcurrency))
     this.#maxBearing = concurrency / 2
     this.#logs = new TaskLogs(options.bus, options.onObservation)
     const effect = (task: TaskPlan) => options.plugins.get(task.type)?.manifest.effect ?? 'pure'
@@ -168,7 +161,7 @@ class Engine implements WorkflowEngine {
   }
 
   start(): void {
-    const { onObservation, concurrency = 64, groups = [defaultGroup], ackWaitMs } = this.#options
+    const { onObservation, concurrency = 64, taskConcurrency = 32, groups = [defaultGroup], ackWaitMs } = this.#options
     const { signal } = this.#stopping
     const run = (consumer: string, more: Omit<Parameters<typeof consume>[1], 'consumer' | 'onObservation'>) => {
       this.#consumers.push(
@@ -178,14 +171,14 @@ class Engine implements WorkflowEngine {
     // An execution begins with the event that created it: there is nothing else to be stored, and nothing that could be lost.
     run(leaseConsumers.executions, {
       stream: 'EVT_EXECUTIONS',
-      concurrency: this.#share.lane,
+      concurrency: this.#begins.places,
       maxAckPending: maxBegun,
-      handle: (delivery) => this.#takeEvent(delivery),
+      handle: (delivery) => this.#begins.within(() => this.#takeEvent(delivery)),
     })
     run(leaseConsumers.backlog, {
       stream: backlogStream,
       subjects: [backlogSubjects],
-      concurrency: this.#share.backlog,
+      concurrency: asideOf(concurrency),
       maxAckPending: maxBegun,
       handle: (delivery) => this.#takeDeferred(delivery),
     })
@@ -198,13 +191,13 @@ class Engine implements WorkflowEngine {
       run(taskConsumer(group), {
         stream: 'TASKS',
         subjects: [taskSubjects(group)],
-        concurrency: this.#taskShare.lane,
-        handle: (delivery, ended) => this.#takeTask(delivery, ended, group),
+        concurrency: this.#tasks.places,
+        handle: (delivery, ended) => this.#tasks.within(() => this.#takeTask(delivery, ended, group)),
       })
       run(`${taskConsumer(group)}-backlog`, {
         stream: backlogStream,
         subjects: [taskBacklogSubjects(group)],
-        concurrency: this.#taskShare.backlog,
+        concurrency: asideOf(taskConcurrency),
         handle: (delivery, ended) => this.#takeTask(delivery, ended, null),
       })
     }
@@ -213,6 +206,7 @@ class Engine implements WorkflowEngine {
       subjects: [dueSubjects('executions')],
       concurrency,
       ackWaitMs: Math.min(ackWaitMs ?? timerAckWaitMs, timerAckWaitMs),
+      maxSilent: timerMaxSilent,
       handle: (delivery) => this.#takeTimer(delivery),
     })
     const aborts = this.#bus.connection.subscribe(abortSubjects, {
@@ -246,7 +240,7 @@ class Engine implements WorkflowEngine {
     }
     // What was just created is most often as it was created: when it is not, the first append says so.
     const created = carriedState(execution, await readMessage(this.#bus, execution.events, { headers, data }))
-    using place = created === null ? Shares.none : await this.#placeFor(created.state)
+    using place = created === null ? Lane.uncounted : await this.#placeFor(created.state)
     if (place === null) return await deferExecution(this.#bus, executionId)
     await this.#hand(
       executionId,
@@ -259,12 +253,8 @@ class Engine implements WorkflowEngine {
 
   /** Null when its flow or its namespace has enough of this worker. Where the flow has places those are waited for, in their order. */
   async #placeFor({ created }: ExecutionState): Promise<Disposable | null> {
-    if ((await this.#context.plans.get(created!)).concurrency !== null) return Shares.none
-    const { flow, namespace } = this.#share
-    return this.#shares.take([
-      { key: `flow/${created!.flowId}`, limit: flow },
-      { key: `namespace/${created!.namespace}`, limit: namespace },
-    ])
+    const { concurrency } = await this.#context.plans.get(created!)
+    return concurrency === null ? this.#begins.take(sharesOf(created!)) : Lane.uncounted
   }
 
   async #takeDeferred({ subject, headers, deliveryCount }: Delivery): Promise<void> {
@@ -296,8 +286,8 @@ class Engine implements WorkflowEngine {
 
   /** Decided at once and by whoever has it: what is to be run then goes to the queue, so that the timer is soon done with. */
   async #takeTimer({ data, sequence, deliveryCount }: Delivery): Promise<void> {
-    const { executionId } = readJson(data) as { executionId: string }
-    const handling = { again: deliveryCount > 1, bears: false }
+    const { executionId, at = 0 } = readJson(data) as ExecutionTimer
+    const handling = { again: deliveryCount > 1, bears: false, at }
     await this.#hand(executionId, { type: 'nudge' }, `timer/${sequence}`, handling)
   }
 
@@ -318,19 +308,15 @@ class Engine implements WorkflowEngine {
   }
 
   /** Runs a task from the queue of a group, or, with null, from the side lane. Its result is a command, so that results that come together are decided together. */
-  async #takeTask({ data }: Delivery, ended: AbortSignal, lane: string | null): Promise<void> {
+  async #takeTask({ data }: Delivery, ended: AbortSignal, group: string | null): Promise<void> {
     const queued = readJson(data) as QueuedTask
     const { executionId, run: key } = queued
     const turn = turnOf(queued)
     const { state } = await this.#context.executions.load(executionId)
     const run = state.runs[key]
     if (!awaits(run, turn)) return
-    const share = {
-      key: `tasks/${state.created!.flowId}`,
-      limit: lane === null ? Number.POSITIVE_INFINITY : this.#taskShare.flow,
-    }
-    using place = this.#shares.take([share])
-    if (place === null) return await deferTask(this.#bus, lane!, { ...queued, ...turn })
+    using place = group === null ? Lane.uncounted : this.#tasks.take(sharesOf(state.created!))
+    if (place === null) return await deferTask(this.#bus, group!, { ...queued, ...turn })
     const plan = await this.#context.plans.get(state.created!)
     if (this.#running.has(executionId, key, turn)) return
     const task = findTask(plan, run)
@@ -517,6 +503,13 @@ class Engine implements WorkflowEngine {
     if ('json' in value) return value.json
     return JSON.parse(Buffer.from(await readBytes(this.#bus, value.object)).toString('utf8'))
   }
+}
+
+function sharesOf({ flowId, namespace }: { readonly flowId: string; readonly namespace: string }): readonly Share[] {
+  return [
+    { key: `flow/${flowId}`, weight: flowWeight },
+    { key: `namespace/${namespace}`, weight: namespaceWeight },
+  ]
 }
 
 const endings = {

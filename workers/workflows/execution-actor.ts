@@ -42,7 +42,7 @@ export interface ActorContext {
 }
 
 /** How a message came. */
-export type Handling = Pick<Waiting, 'again'> & Partial<Pick<Waiting, 'bears'>>
+export type Handling = Pick<Waiting, 'again'> & Partial<Pick<Waiting, 'bears' | 'at'>>
 
 interface Waiting {
   readonly command: ExecutionCommand
@@ -52,6 +52,8 @@ interface Waiting {
   readonly again: boolean
   /** Whether tasks may hang on its message; those that cannot hang on any go to the queue. */
   readonly bears: boolean
+  /** What time it is at least: the bus's clock may be ahead of ours. */
+  readonly at: number
   /** Null for the result of a task that runs here. */
   readonly handled: PromiseWithResolvers<void> | null
 }
@@ -104,9 +106,9 @@ export class ExecutionActor {
   }
 
   /** Resolves when the message can be acknowledged. @throws what stops it from being handled, but for a bus that is away. */
-  handle(command: ExecutionCommand, lease: string, { again, bears = true }: Handling): Promise<void> {
+  handle(command: ExecutionCommand, lease: string, { again, bears = true, at = 0 }: Handling): Promise<void> {
     const handled = Promise.withResolvers<void>()
-    this.#add({ command, lease, again, bears, handled })
+    this.#add({ command, lease, again, bears, at, handled })
     return handled.promise
   }
 
@@ -194,7 +196,7 @@ export class ExecutionActor {
       before,
       batch.map(({ command }) => command),
       {
-        now: this.#context.now(),
+        now: Math.max(this.#context.now(), ...batch.map(({ at }) => at)),
         lease: (task, live) => (lease !== undefined && this.#context.inline(task, live) ? lease : null),
       },
     )
@@ -231,8 +233,12 @@ export class ExecutionActor {
 
   async #save(plan: FlowPlan): Promise<void> {
     const { facts, taken, state, stored: before } = this.#unsaved!
+    const followUps = followUpsOf(plan, facts, state, before.state.runs)
+    const timers = followUps.filter((followUp) => followUp.type === 'timer')
     if (facts.length > 0) {
       if (isEnded(state.stage)) await this.#context.flushLogs(this.id)
+      // Ahead of what asks for them: whoever dies in between would let them come late.
+      await this.#setTimers(timers, before)
       this.#stored = await this.#append(before, facts, state, taken[0]!.lease)
     }
     this.#unsaved = null
@@ -250,7 +256,14 @@ export class ExecutionActor {
     const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
     const stored = this.#stored ?? before
     const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
-    await this.#followUp(stored, [...followUpsOf(plan, facts, state, before.state.runs), ...left], again)
+    // One that went off before it was asked for has found nothing.
+    const now = this.#context.now()
+    const next = followUps.filter((followUp) => followUp.type !== 'timer' || followUp.at <= now)
+    await this.#followUp(stored, [...next, ...left], again)
+  }
+
+  async #setTimers(timers: readonly FollowUp[], stored: Stored): Promise<void> {
+    await Promise.all(timers.map((timer) => this.#context.perform(stored, timer, false)))
   }
 
   /** In several messages where it has to be: whoever finds only some of them decides what follows from those, which is the rest. */
@@ -335,7 +348,7 @@ export class ExecutionActor {
     }
     end()
     if (this.#stopped) return
-    const waiting = { lease: lease!, again: false, bears: true, handled: null }
+    const waiting = { lease: lease!, again: false, bears: true, at: 0, handled: null }
     // That it was stopped says nothing about it: where it is wanted once more, it begins once more.
     if (signal.aborted && result.kind === 'failure') return this.#add({ command: { type: 'nudge' }, ...waiting })
     const command = {

@@ -155,9 +155,17 @@ export async function sendCommand(bus: Bus, executionId: string, command: Execut
   await publish(bus, { subject: executionSubject(executionId), body: JSON.stringify(command), headers })
 }
 
+/** What lies in a timer. */
+export interface ExecutionTimer {
+  readonly executionId: string
+  /** Epoch ms. Absent: not told. */
+  readonly at?: number
+}
+
 /** @throws {BusUnavailable} */
 export async function setExecutionTimer(bus: Bus, executionId: string, id: string, at: number): Promise<void> {
-  await setTimer(bus, { purpose: timerPurpose, id: `${executionId}/${id}`, at, body: { executionId } })
+  const body: ExecutionTimer = { executionId, at }
+  await setTimer(bus, { purpose: timerPurpose, id: `${executionId}/${id}`, at, body })
 }
 
 /** @throws {BusUnavailable} */
