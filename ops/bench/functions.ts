@@ -16,7 +16,7 @@ import { keepResult } from './results.ts'
  * of the isolate hosts by themselves; the first call after a deploy; memory of many functions; a neighbour's calls under attack. Prints one
  * JSON line and keeps it.
  *
- *     node ops/bench/functions.ts [--seconds=4] [--rounds=3] [--connections=16] [--cold=50] [--many=100,500] [--no-attacks] [--no-keep]
+ *     node ops/bench/functions.ts [--seconds=4] [--rounds=3] [--warm-up=8] [--connections=16] [--cold=50] [--many=100,500] [--no-attacks] [--no-keep]
  *
  * Targets: workerd's throughput for the echo, 0.6 of it for the transform; first response 10 ms after a deploy; 2 MB a function.
  */
@@ -25,6 +25,7 @@ const { values } = parseArgs({
   options: {
     seconds: { type: 'string', default: '4' },
     rounds: { type: 'string', default: '3' },
+    'warm-up': { type: 'string', default: '8' },
     connections: { type: 'string', default: '16' },
     cold: { type: 'string', default: '50' },
     many: { type: 'string', default: '100,500' },
@@ -33,6 +34,8 @@ const { values } = parseArgs({
   },
 })
 const seconds = Number(values.seconds)
+/** Of each side before the first round: the engines compile what is run often, and both are services that run for long. */
+const warmUpSeconds = Number(values['warm-up'])
 const connections = Number(values.connections)
 
 const handlers = {
@@ -66,6 +69,7 @@ async function main(): Promise<void> {
     const inputs = {
       seconds,
       rounds: Number(values.rounds),
+      warmUpSeconds,
       connections,
       cold: Number(values.cold),
       workerd: workerdVersion,
@@ -102,6 +106,9 @@ async function measureThroughput(binary: string, folder: string) {
         },
         workerd: { workerd: () => cpuMs(workerd.pid, true) },
       }
+      for (const url of Object.values(sides)) {
+        refuseWrong(await load({ ...taskFor(url, bodies[name]), seconds: warmUpSeconds }))
+      }
       const results = { busbar: [] as Side[], workerd: [] as Side[] }
       for (let each = 0; each < Number(values.rounds); each++) {
         const turn = each % 2 === 0 ? (['busbar', 'workerd'] as const) : (['workerd', 'busbar'] as const)
@@ -125,23 +132,28 @@ interface Side {
   readonly cpuUs: Readonly<Record<string, number | null>>
 }
 
+function taskFor(url: URL, body: string) {
+  const head = `POST ${url.pathname} HTTP/1.1\r\nhost: ${url.host}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`
+  return {
+    host: url.hostname,
+    port: Number(url.port),
+    requests: [`${head}\r\n\r\n${body}`],
+    connections,
+    expectedStatus: 200,
+    warmUpSeconds: 0,
+  }
+}
+
 async function measureSide(
   load: ReturnType<typeof loader>,
   url: URL,
   body: string,
   probes: Readonly<Record<string, () => number | null>>,
 ): Promise<Side> {
-  const head = `POST ${url.pathname} HTTP/1.1\r\nhost: ${url.host}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`
-  const task = {
-    host: url.hostname,
-    port: Number(url.port),
-    requests: [`${head}\r\n\r\n${body}`],
-    connections,
-    expectedStatus: 200,
-  }
-  refuseWrong(await load({ ...task, warmUpSeconds: 0, seconds: Math.min(2, seconds) }))
+  const task = taskFor(url, body)
+  refuseWrong(await load({ ...task, seconds: Math.min(1, seconds) }))
   const before = Object.entries(probes).map(([name, probe]) => ({ name, probe, from: probe() }))
-  const result = await load({ ...task, warmUpSeconds: 0, seconds })
+  const result = await load({ ...task, seconds })
   refuseWrong(result)
   const spent = before.map(({ name, probe, from }): [string, number | null] => {
     const to = probe()
