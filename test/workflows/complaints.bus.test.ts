@@ -204,10 +204,21 @@ const batches: Record<string, { plan: (name: string) => FlowPlan; flows: number;
     flows: 25,
     namespace: 'batch',
   },
+  'of three flows of its own namespace': {
+    plan: (name) => plan([held(name)], { name }),
+    flows: 3,
+    namespace: 'default',
+  },
   'of one flow, whose tasks are on the queue': {
     plan: (name) =>
       plan([task('both', { type: 'core.parallel', blocks: { tasks: [held(name), say('beside')] } })], { name }),
     flows: 1,
+    namespace: 'default',
+  },
+  'of three flows, whose tasks are on the queue': {
+    plan: (name) =>
+      plan([task('both', { type: 'core.parallel', blocks: { tasks: [held(name), say('beside')] } })], { name }),
+    flows: 3,
     namespace: 'default',
   },
   'of one flow, whose tasks follow on results': {

@@ -173,7 +173,7 @@ class Engine implements WorkflowEngine {
       stream: 'EVT_EXECUTIONS',
       concurrency: this.#begins.places,
       maxAckPending: maxBegun,
-      handle: (delivery) => this.#begins.within(() => this.#takeEvent(delivery)),
+      handle: (delivery) => this.#takeEvent(delivery),
     })
     run(leaseConsumers.backlog, {
       stream: backlogStream,
@@ -192,7 +192,7 @@ class Engine implements WorkflowEngine {
         stream: 'TASKS',
         subjects: [taskSubjects(group)],
         concurrency: this.#tasks.places,
-        handle: (delivery, ended) => this.#tasks.within(() => this.#takeTask(delivery, ended, group)),
+        handle: (delivery, ended) => this.#takeTask(delivery, ended, group),
       })
       run(`${taskConsumer(group)}-backlog`, {
         stream: backlogStream,
