@@ -182,7 +182,7 @@ export interface HeaderReader {
 /** What the subjects of the platform's messages begin with; other programs have others. */
 export const platformRoots: readonly string[] = [
   'abort answers attempt backlog call capture cdc command count dead delivery due ended evt functions invocation log metric outcome',
-  'projected provisioning session task timer waiting work',
+  'projected provisioning session task timer waiting',
 ].flatMap((line) => line.split(' '))
 
 export const messageIdHeader = 'Nats-Msg-Id'

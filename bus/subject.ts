@@ -21,11 +21,6 @@ export function eventSubject(component: string, entity: string, id: string): str
   return subject('evt', component, entity, id)
 }
 
-/** `work.<lane>.<id>`: one work item. */
-export function workSubject(lane: string, id: string): string {
-  return subject('work', lane, id)
-}
-
 /** `command.executions.<id>`: something an execution has to decide on. */
 export function executionSubject(executionId: string): string {
   return subject('command', 'executions', executionId)

@@ -77,7 +77,6 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     facts('EVT_PROVISIONING', ['evt.provisioning.>']),
     facts('EVT_AUDIT', ['evt.audit.>']),
     stream(options, { name: 'EVT_EXECUTIONS', subjects: ['evt.executions.>'], allow_atomic: true }),
-    stream(options, { name: 'WORK', subjects: ['work.>'], retention: RetentionPolicy.Workqueue }),
     // A queue each: a consumer that filters a stream of many subjects crawls.
     stream(options, { name: 'COMMANDS', subjects: ['command.>'], retention: RetentionPolicy.Workqueue }),
     // In the order in which they came; who has its turn is deleted.

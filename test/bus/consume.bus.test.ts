@@ -5,7 +5,7 @@ import { type ConsumeObservation, type ConsumeOptions, consume } from '../../bus
 import { dropDead, listDead, retryDead } from '../../bus/dead.ts'
 import { backOffMs } from '../../bus/handle.ts'
 import { publish } from '../../bus/publish.ts'
-import { changeSubject, workSubject } from '../../bus/subject.ts'
+import { changeSubject } from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { testNats } from '../support/servers.ts'
 
@@ -19,16 +19,16 @@ async function started(t: Tap) {
   return { server, bus }
 }
 
-/** A worker on one lane of WORK that is stopped at the end of its test. */
+/** A worker on one lane of COMMANDS that is stopped at the end of its test. */
 function worker(t: Tap, bus: Bus, lane: string, options: Partial<ConsumeOptions> & Pick<ConsumeOptions, 'handle'>) {
   const stopping = new AbortController()
   const observed: ConsumeObservation[] = []
   const done = consume(
     bus,
     {
-      stream: 'WORK',
+      stream: 'COMMANDS',
       consumer: `test-${lane}`,
-      subjects: [`work.${lane}.>`],
+      subjects: [`command.${lane}.>`],
       delayMs: () => 10,
       onObservation: (observation) => observed.push(observation),
       ...options,
@@ -46,7 +46,7 @@ function worker(t: Tap, bus: Bus, lane: string, options: Partial<ConsumeOptions>
 
 async function enqueue(bus: Bus, lane: string, ...ids: readonly string[]): Promise<void> {
   for (const id of ids)
-    await publish(bus, { subject: workSubject(lane, id), body: id, headers: { 'Nats-Msg-Id': `${lane}/${id}` } })
+    await publish(bus, { subject: `command.${lane}.${id}`, body: id, headers: { 'Nats-Msg-Id': `${lane}/${id}` } })
 }
 
 async function until(what: () => boolean | Promise<boolean>): Promise<void> {
@@ -54,7 +54,7 @@ async function until(what: () => boolean | Promise<boolean>): Promise<void> {
 }
 
 async function left(bus: Bus, lane: string): Promise<number> {
-  const { state } = await bus.manager.streams.info('WORK', { subjects_filter: `work.${lane}.>` })
+  const { state } = await bus.manager.streams.info('COMMANDS', { subjects_filter: `command.${lane}.>` })
   return Object.keys(state.subjects ?? {}).length
 }
 
@@ -71,7 +71,10 @@ t.test('on a running bus', async (t) => {
       await sleep(1)
       now--
       handled.push(Buffer.from(data).toString())
-      t.match({ subject, stream, deliveryCount }, { subject: /^work\.share\.\d+$/, stream: 'WORK', deliveryCount: 1 })
+      t.match(
+        { subject, stream, deliveryCount },
+        { subject: /^command\.share\.\d+$/, stream: 'COMMANDS', deliveryCount: 1 },
+      )
     }
     worker(t, bus, 'share', { handle, concurrency: 2 })
     worker(t, bus, 'share', { handle, concurrency: 2 })
@@ -108,15 +111,15 @@ t.test('on a running bus', async (t) => {
       },
     })
     const headers = { 'Nats-Msg-Id': 'poison', 'Busbar-Correlation': 'c-1' }
-    const { seq } = await publish(bus, { subject: 'work.poison.a.b', body: 'bad', headers })
+    const { seq } = await publish(bus, { subject: 'command.poison.a.b', body: 'bad', headers })
     await until(() => seen('message-dead').length === 1)
     t.equal(seen('message-retried').length, 2)
     await until(async () => (await left(bus, 'poison')) === 0)
     const [letter, ...others] = await listDead(bus, { consumer: 'test-poison' })
     t.match(letter, {
       consumer: 'test-poison',
-      stream: 'WORK',
-      subject: 'work.poison.a.b',
+      stream: 'COMMANDS',
+      subject: 'command.poison.a.b',
       streamSequence: seq,
       deliveryCount: 3,
       error: 'Error: cannot read it',
@@ -145,8 +148,8 @@ t.test('on a running bus', async (t) => {
     await enqueue(bus, 'judge', 'no', 'later')
     await until(() => seen('message-dead').length === 1 && seen('message-handled').length === 1)
     t.equal(seen('message-waiting').length, 5)
-    t.match(seen('message-handled'), [{ subject: 'work.judge.later', deliveryCount: 1 }])
-    t.match(seen('message-dead'), [{ subject: 'work.judge.no', deliveryCount: 1 }])
+    t.match(seen('message-handled'), [{ subject: 'command.judge.later', deliveryCount: 1 }])
+    t.match(seen('message-dead'), [{ subject: 'command.judge.no', deliveryCount: 1 }])
     const [letter] = await listDead(bus, { consumer: 'test-judge' })
     await dropDead(bus, letter!.sequence)
     t.same(await listDead(bus, { consumer: 'test-judge' }), [])
@@ -159,9 +162,9 @@ t.test('on a running bus', async (t) => {
       ack_wait: 50_000_000,
       max_deliver: -1,
     } as const
-    await bus.manager.consumers.add('WORK', { ...config, filter_subjects: ['work.crash.>'] })
+    await bus.manager.consumers.add('COMMANDS', { ...config, filter_subjects: ['command.crash.>'] })
     await enqueue(bus, 'crash', 'killer')
-    const consumer = await bus.jetstream.consumers.get('WORK', 'test-crash')
+    const consumer = await bus.jetstream.consumers.get('COMMANDS', 'test-crash')
     for (let death = 0; death < 2; death++) t.ok(await consumer.next({ expires: 5_000 }))
     let calls = 0
     const { seen } = worker(t, bus, 'crash', { ackWaitMs: 50, maxDeliver: 2, handle: async () => void calls++ })
@@ -172,9 +175,9 @@ t.test('on a running bus', async (t) => {
 
   t.test('where messages come back soon, those who hang with one are forgiven more often', async (t) => {
     const config = { durable_name: 'test-hang', ack_policy: 'explicit', ack_wait: 50_000_000, max_deliver: -1 } as const
-    await bus.manager.consumers.add('WORK', { ...config, filter_subjects: ['work.hang.>'] })
+    await bus.manager.consumers.add('COMMANDS', { ...config, filter_subjects: ['command.hang.>'] })
     await enqueue(bus, 'hang', 'patient')
-    const consumer = await bus.jetstream.consumers.get('WORK', 'test-hang')
+    const consumer = await bus.jetstream.consumers.get('COMMANDS', 'test-hang')
     for (let death = 0; death < 2; death++) t.ok(await consumer.next({ expires: 5_000 }))
     const { seen } = worker(t, bus, 'hang', { ackWaitMs: 50, maxDeliver: 2, maxSilent: 1_000, handle: async () => {} })
     await until(() => seen('message-handled').length === 1)
@@ -249,14 +252,14 @@ t.test('on a running bus', async (t) => {
     const { seen, stop } = worker(t, bus, 'again', { handle: async () => undefined })
     await enqueue(bus, 'again', 'one')
     await until(() => seen('message-handled').length === 1)
-    await bus.manager.consumers.delete('WORK', 'test-again')
+    await bus.manager.consumers.delete('COMMANDS', 'test-again')
     await enqueue(bus, 'again', 'two')
     await until(() => seen('message-handled').length === 2)
     t.ok(seen('consumer-trouble').length >= 1)
     await stop()
     const other = worker(t, bus, 'again', { ackWaitMs: 5_000, maxAckPending: 7, handle: async () => undefined })
     await until(() => other.seen('consumer-ready').length === 1)
-    const { config } = await bus.manager.consumers.info('WORK', 'test-again')
+    const { config } = await bus.manager.consumers.info('COMMANDS', 'test-again')
     t.match(config, { ack_wait: 5_000_000_000, max_ack_pending: 7, max_deliver: -1 })
   })
 

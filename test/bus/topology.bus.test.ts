@@ -26,7 +26,7 @@ t.test('a subject escapes whatever text and gives it back', async (t) => {
   )
   t.equal(subject.changeSubject('main', 'public', 'a.b *>', 'insert'), 'cdc.main.public.a%2Eb%20%2A%3E.insert')
   t.equal(subject.eventSubject('functions', 'function', ''), 'evt.functions.function.%')
-  t.equal(subject.deadSubject('workers-x', 'work.lane.1'), 'dead.workers-x.work.lane.1')
+  t.equal(subject.deadSubject('workers-x', 'command.lane.1'), 'dead.workers-x.command.lane.1')
 })
 
 t.test('the streams are created once, and found as they are the second time', async (t) => {
@@ -54,10 +54,10 @@ t.test('a setting that may change is changed, and what lies on the stream stays'
 
 t.test('a setting that must not change is refused with the difference', async (t) => {
   const bus = await connected(t)
-  await bus.manager.streams.add({ name: 'WORK', subjects: ['work.>'] })
+  await bus.manager.streams.add({ name: 'COMMANDS', subjects: ['command.>'] })
   await t.rejects(reconcileStreams(bus, streamSpecs()), {
     name: 'TopologyRefused',
-    message: /WORK cannot be changed .*retention="workqueue".* it has .*retention="limits"/,
+    message: /COMMANDS cannot be changed .*retention="workqueue".* it has .*retention="limits"/,
   })
 })
 

@@ -16,14 +16,14 @@ t.test('busbar dead', async (t) => {
   t.teardown(() => bus.close())
   await reconcileStreams(bus, streamSpecs())
   const fact = eventSubject('executions', 'execution', 'e1')
-  const work = 'work.example.a'
+  const work = 'command.example.a'
   await publish(bus, { subject: work, body: 'first', headers: { Colour: 'red' } })
   await publish(bus, { subject: work, body: Buffer.from([0xff, 0x00]) })
   await publish(bus, { subject: fact, body: 'a fact' })
   const stop = new AbortController()
   const options = { maxDeliver: 1, handle: () => Promise.reject(new TypeError('no use')) }
   const consumers = [
-    consume(bus, { ...options, stream: 'WORK', consumer: 'workers-example' }, stop.signal),
+    consume(bus, { ...options, stream: 'COMMANDS', consumer: 'workers-example' }, stop.signal),
     consume(bus, { ...options, stream: 'EVT_EXECUTIONS', consumer: 'projections-example' }, stop.signal),
   ]
   const dead = async () => (await bus.manager.streams.info('DEAD')).state.messages
@@ -52,7 +52,7 @@ t.test('busbar dead', async (t) => {
 
   await t.test('show has the headers and the body', async (t) => {
     const text = JSON.parse((await run('show', first!)).stdout)
-    t.match(text, { subject: work, headers: { Colour: 'red' }, body: 'first', stream: 'WORK' })
+    t.match(text, { subject: work, headers: { Colour: 'red' }, body: 'first', stream: 'COMMANDS' })
     t.match(JSON.parse((await run('show', second!)).stdout), { bodyBase64: '/wA=' })
   })
 
@@ -60,7 +60,7 @@ t.test('busbar dead', async (t) => {
     const refused = await run('retry', kept)
     t.match(refused, { code: 1, stderr: /^busbar: .* is a fact that EVT_EXECUTIONS keeps/ })
     t.match(await run('retry', first!), { code: 0, stdout: '1 put back.\n' })
-    const { state } = await bus.manager.streams.info('WORK')
+    const { state } = await bus.manager.streams.info('COMMANDS')
     t.equal(state.messages, 1)
     t.equal(await dead(), 2)
   })
