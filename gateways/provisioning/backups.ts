@@ -122,6 +122,7 @@ function copyOf(
     masterUsername,
     parameters,
     parameterGroup,
+    ...(found.followed !== undefined && { followed: found.followed }),
     tags,
     backup,
     storageBytes: found.storageBytes,

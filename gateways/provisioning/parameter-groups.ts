@@ -4,10 +4,8 @@ import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import { load } from '../../bus/load.ts'
-import { newId } from '../../bus/message.ts'
 import { eventSubject } from '../../bus/subject.ts'
-import { Rejected } from '../../schemas/failure.ts'
-import { decideOperation, instance } from '../../schemas/provisioning/instance.ts'
+import type { Instance } from '../../schemas/provisioning/instance.ts'
 import {
   decideDeleteGroup,
   decideSaveGroup,
@@ -18,7 +16,6 @@ import {
 } from '../../schemas/provisioning/parameter-group.ts'
 import { databaseTypes } from '../../schemas/provisioning/tiers.ts'
 import { time } from './instance-view.ts'
-import { instancePlace } from './operations.ts'
 import { nameField, parameterLimits } from './provision-body.ts'
 import { bodyOf, choiceField, invalid, textField, textsField } from './request.ts'
 import type { ProvisioningService } from './service.ts'
@@ -41,7 +38,7 @@ export function parameterGroupRoutes(app: FastifyInstance, service: Provisioning
   })
   app.post('/api/parameter-groups', async (request, reply) => {
     const { name } = bodyOf(request, members)
-    return reply.code(201).send(await save(service, request, nameField('name', name), false))
+    return reply.code(201).send(await save(service, request, nameField('name', name)))
   })
   app.get<ByName>('/api/parameter-groups/:name', async (request) =>
     shown(service, await group(service, request.params.name)),
@@ -50,9 +47,8 @@ export function parameterGroupRoutes(app: FastifyInstance, service: Provisioning
     const { name } = request.params
     const given = bodyOf(request, members).name
     if (given !== undefined && given !== name) throw invalid('name', 'is not that of the path')
-    const before = await group(service, name)
-    const saved = await save(service, request, name, true)
-    return { ...saved, pendingFor: await takeOver(service, before, service.actorOf(request)) }
+    const { saved } = await group(service, name)
+    return await save(service, request, name, saved.databaseType)
   })
   app.delete<ByName>('/api/parameter-groups/:name', async (request) => {
     const { name } = request.params
@@ -62,7 +58,7 @@ export function parameterGroupRoutes(app: FastifyInstance, service: Provisioning
       aggregate: parameterGroup,
       actor: by,
       decide: (state) =>
-        decideDeleteGroup(state, { name, by, at: service.now(), attachedTo: attachedTo(service, name) }),
+        decideDeleteGroup(state, { name, by, at: service.now(), attachedTo: namesOf(attachedTo(service, name)) }),
     })
     await listed(service, name, (known) => known === undefined)
     return { status: 'deleted' }
@@ -78,9 +74,11 @@ async function save(
   service: ProvisioningService,
   request: FastifyRequest,
   name: string,
-  replace: boolean,
+  replaced?: string,
 ): Promise<object> {
-  const { description = '', databaseType = 'POSTGRESQL', parameters } = bodyOf(request, members)
+  const { description = '', databaseType = replaced ?? 'POSTGRESQL', parameters } = bodyOf(request, members)
+  // Instances of the type it has may use it.
+  if (replaced !== undefined && databaseType !== replaced) throw invalid('databaseType', `stays ${replaced}`)
   const by = service.actorOf(request)
   const saved = {
     name,
@@ -94,7 +92,7 @@ async function save(
     ...groupPlace(name),
     aggregate: parameterGroup,
     actor: by,
-    decide: (before) => decideSaveGroup(before, saved, replace),
+    decide: (before) => decideSaveGroup(before, saved, replaced !== undefined),
   })
   const found = requireGroup(state, name)
   await listed(service, name, (known) => known !== undefined && known.version >= found.version)
@@ -110,52 +108,21 @@ async function listed(
   for (let tries = 0; tries < 100 && !holds(groups.get(name)); tries++) await sleep(10)
 }
 
-/** Instances that use a group take over what it says now instead of before; those that cannot at the moment are answered. */
-async function takeOver(service: ProvisioningService, before: SavedGroup, by: string): Promise<readonly string[]> {
-  const { name } = before.saved
-  const { saved, version } = await group(service, name)
-  const pending: string[] = []
-  for (const projectName of attachedTo(service, name)) {
-    const id = `${name}-${version}-${newId()}`
-    try {
-      await decide(service.bus, {
-        ...instancePlace(projectName),
-        aggregate: instance,
-        actor: by,
-        decide: (state) => {
-          const own = state.stage === 'wanted' ? state.parameters : {}
-          const parameters = groupChanges(own, before.saved.parameters, saved.parameters)
-          if (Object.keys(parameters).length === 0) return []
-          const request = { parameters }
-          return decideOperation(state, projectName, { id, type: 'PARAMETERS', request, by, at: service.now() })
-        },
-      })
-    } catch (error) {
-      if (!(error instanceof Rejected)) throw error
-      pending.push(projectName)
-    }
-  }
-  return pending
-}
-
-type Parameters = SavedGroup['saved']['parameters']
-
-/** What an instance has from its group follows it, null for what the group says no longer; what it names itself stays. */
-function groupChanges(own: Parameters, before: Parameters, after: Parameters): Readonly<Record<string, string | null>> {
-  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  const followed = names.filter((name) => own[name] === before[name] && own[name] !== after[name])
-  return Object.fromEntries(followed.map((name) => [name, after[name] ?? null]))
-}
-
-function attachedTo({ instances }: ProvisioningService, name: string): readonly string[] {
+function attachedTo({ instances }: ProvisioningService, name: string): readonly Instance[] {
   return instances
     .all()
-    .filter(([, state]) => state.stage === 'wanted' && state.parameterGroup === name)
-    .map(([projectName]) => projectName)
+    .map(([, state]) => state)
+    .filter((state) => state.stage === 'wanted')
+    .filter((found) => found.parameterGroup === name)
+}
+
+function namesOf(instances: readonly Instance[]): readonly string[] {
+  return instances.map(({ projectName }) => projectName)
 }
 
 function shown(service: ProvisioningService, { saved, version, createdAt, updatedAt }: SavedGroup): object {
   const { name, description, databaseType, parameters } = saved
+  const attached = attachedTo(service, name)
   return {
     name,
     description,
@@ -163,7 +130,8 @@ function shown(service: ProvisioningService, { saved, version, createdAt, update
     parameters,
     parametersJson: JSON.stringify(parameters),
     version,
-    attachedTo: attachedTo(service, name),
+    attachedTo: namesOf(attached),
+    pendingFor: namesOf(attached.filter(({ followed }) => followed?.version !== version)),
     createdAt: time(createdAt),
     updatedAt: time(updatedAt),
   }

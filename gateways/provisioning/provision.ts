@@ -81,11 +81,12 @@ async function provision(service: ProvisioningService, request: FastifyRequest, 
 /** What an instance names itself goes before what its group says. @throws {Rejected} `provisioning/parameter-group-not-found` */
 async function withGroup(service: ProvisioningService, wanted: Requested): Promise<Requested> {
   if (wanted.parameterGroup === null) return wanted
-  const { saved } = await group(service, wanted.parameterGroup)
+  const { saved, version } = await group(service, wanted.parameterGroup)
   if (saved.databaseType !== wanted.databaseType) {
     throw invalid('parameterGroupName', `is a group for ${saved.databaseType}`)
   }
-  return { ...wanted, parameters: { ...saved.parameters, ...wanted.parameters } }
+  const followed = { version, parameters: saved.parameters }
+  return { ...wanted, followed, parameters: { ...saved.parameters, ...wanted.parameters } }
 }
 
 /** @throws {Rejected} `provisioning/engine-missing`; {Unavailable} when no worker answers */

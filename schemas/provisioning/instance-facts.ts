@@ -53,6 +53,11 @@ export const MaintenanceWindow = Type.Object(
 )
 export type MaintenanceSettings = Static<typeof MaintenanceWindow>
 
+const Followed = Type.Object(
+  { version: Type.Integer({ minimum: 1 }), parameters: Texts },
+  { ...closed, description: 'what of its parameter group an instance has taken over' },
+)
+
 const Source = Type.Object(
   {
     type: literals(['CLONE', 'RESTORE']),
@@ -102,6 +107,7 @@ export const InstanceRequested = defineEvent(
       masterUsername: Text,
       parameters: Texts,
       parameterGroup: Type.Union([Text, Type.Null()]),
+      followed: Type.Optional(Followed),
       tags: Texts,
       backup: Backup,
       storageBytes: Type.Integer(),
@@ -168,6 +174,7 @@ export const SettingsChanged = defineEvent(
       storageBytes: Type.Optional(Type.Integer()),
       parameters: Type.Optional(Texts),
       parameterGroup: Type.Optional(Type.Union([Text, Type.Null()])),
+      followed: Type.Optional(Followed),
       pendingRestart: Type.Optional(Type.Array(Text)),
       deletionProtection: Type.Optional(Type.Boolean()),
       maintenance: Type.Optional(MaintenanceWindow),

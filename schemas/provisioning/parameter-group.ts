@@ -72,3 +72,19 @@ export function requireGroup(state: GroupState, name: string): SavedGroup {
   if (state.stage === 'saved') return state
   throw new Rejected('provisioning/parameter-group-not-found', `There is no parameter group ${name}`)
 }
+
+type Parameters = Saved['parameters']
+
+/**
+ * What an instance has from its group follows it, null for what the group says no longer; what the instance names itself stays.
+ * @param before what the group said when the instance followed it last
+ */
+export function groupChanges(
+  own: Parameters,
+  before: Parameters,
+  after: Parameters,
+): Readonly<Record<string, string | null>> {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  const followed = names.filter((name) => own[name] === before[name] && own[name] !== after[name])
+  return Object.fromEntries(followed.map((name) => [name, after[name] ?? null]))
+}

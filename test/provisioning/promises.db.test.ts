@@ -79,12 +79,15 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const [found] = await query(await url(), settings)
     t.equal(found!.n, '66')
     t.equal((await call('GET', '/api/parameter-groups/fast')).body.attachedTo[0], 'shop')
+    t.equal((await call('POST', '/api/provision/shop/backup/trigger')).status, 202, 'it is busy')
     const changed = await call('PUT', '/api/parameter-groups/fast', { parameters: { work_mem: '24MB' } })
-    t.match(changed.body, { version: 2, pendingFor: [] })
+    t.match(changed.body, { version: 2, pendingFor: ['shop'] })
     await eventually(async () => {
-      const [now] = await query(await url(), settings)
-      if (now!.mem !== '24MB') throw new Error(JSON.stringify(now))
+      const { pendingFor } = (await call('GET', '/api/parameter-groups/fast')).body
+      if (pendingFor.length > 0) throw new Error(JSON.stringify(pendingFor))
     })
+    t.same(await query(await url(), settings), [{ mem: '24MB', n: '66' }], 'it follows once it is idle')
+    t.equal((await call('PUT', '/api/parameter-groups/fast', { databaseType: 'MYSQL' })).status, 400)
     const refused = await call('DELETE', '/api/parameter-groups/fast')
     t.equal(refused.body.code, 'provisioning/parameter-group-in-use')
   })

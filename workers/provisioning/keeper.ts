@@ -3,6 +3,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { decideHealth, decideOperation, type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
+import type { SavedGroup } from '../../schemas/provisioning/parameter-group.ts'
 import type { Driver, Observed } from './driver.ts'
 import { explain } from './explain.ts'
 import { instancePlace, type RunnerObservation, runOperation } from './runner.ts'
@@ -23,6 +24,7 @@ export type KeeperObservation =
 export interface KeeperContext {
   readonly bus: Bus
   readonly driver: Driver
+  readonly groupOf: (name: string) => SavedGroup | undefined
   /** Between two looks. */
   readonly observeMs: number
   readonly onObservation: (observation: KeeperObservation) => void
@@ -56,6 +58,8 @@ export function startKeeper(
   let state = first
   let wake = Promise.withResolvers<void>()
   let up = false
+  /** How often all servers went. */
+  let ends = 0
   let watching: Watch | null = null
   const schedule = scheduler(context)
   const operate = async () => {
@@ -80,10 +84,13 @@ export function startKeeper(
     }
   }
   const keep = async () => {
+    const before = ends
     const failure = up ? null : await startFailure(driver, state, signal)
-    up = failure === null
     watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
-    await record(context, state, await observed(driver, state, failure, signal))
+    const seen = await observed(driver, state, failure, signal)
+    // They may have gone while they were started.
+    up = failure === null && seen.ended !== true && ends === before
+    await record(context, state, seen)
     if (failure !== null) throw failure
     await schedule(state, Date.now())
   }
@@ -113,7 +120,10 @@ export function startKeeper(
       if (fresh) wake.resolve()
     },
     look(down) {
-      if (down) up = false
+      if (down) {
+        ends++
+        up = false
+      }
       wake.resolve()
     },
     watch: () => watching,

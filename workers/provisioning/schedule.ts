@@ -4,6 +4,7 @@ import { ticksBetween } from '../../schemas/cron.ts'
 import { decideOperation, type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import type { OperationType } from '../../schemas/provisioning/instance-facts.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
+import { groupChanges, type SavedGroup } from '../../schemas/provisioning/parameter-group.ts'
 import type { Driver } from './driver.ts'
 import { instancePlace } from './runner.ts'
 
@@ -17,16 +18,27 @@ interface Due {
 /** How far back a missed tick is looked for: of those that were missed the last one counts, once. */
 const lookBackMs = 32 * 86_400_000
 
-/** What is due by the clock, and has it begun. One for each instance. */
-export function scheduler({ bus, driver }: { readonly bus: Bus; readonly driver: Driver }) {
+interface SchedulerContext {
+  readonly bus: Bus
+  readonly driver: Driver
+  readonly groupOf: (name: string) => SavedGroup | undefined
+}
+
+/** Begins what is due: by the clock, and because a parameter group has changed. One for each instance. */
+export function scheduler({ bus, driver, groupOf }: SchedulerContext) {
   const begun = new Set<string>()
+  const next = async (found: Instance, now: number): Promise<Due | undefined> => {
+    for (const look of [dueBackup, dueGroup(groupOf), dueMaintenance, dueTest]) {
+      const due = await look(driver, found, now)
+      // What was begun and is due nonetheless has failed: the rest does not wait for it.
+      if (due !== null && !begun.has(due.cause)) return due
+    }
+    return undefined
+  }
   return async (found: Instance, now: number): Promise<void> => {
     if (isUnderWay(found.operation) || !found.created) return
-    const due =
-      (await dueBackup(driver, found, now)) ??
-      (await dueMaintenance(driver, found, now)) ??
-      (await dueTest(driver, found, now))
-    if (due === null || begun.has(due.cause)) return
+    const due = await next(found, now)
+    if (due === undefined) return
     const { projectName, uid } = found
     const id = `${due.cause}-${uid}`
     const { type, request } = due
@@ -53,6 +65,19 @@ async function dueBackup(driver: Driver, found: Instance, now: number): Promise<
   return { type: 'BACKUP', request: { type: 'SCHEDULED' }, cause: `backup-${tick}` }
 }
 
+/** What its parameter group says since the instance followed it last. */
+function dueGroup(groupOf: SchedulerContext['groupOf']) {
+  return async (_driver: Driver, found: Instance): Promise<Due | null> => {
+    const { parameterGroup: name, followed } = found
+    const group = name === null ? undefined : groupOf(name)
+    if (group === undefined || group.version === followed?.version) return null
+    const { version, saved } = group
+    const parameters = groupChanges(found.parameters, followed?.parameters ?? {}, saved.parameters)
+    const request = { parameters, followed: { version, parameters: saved.parameters } }
+    return { type: 'PARAMETERS', request, cause: `group-${name}-${version}` }
+  }
+}
+
 /** Within the window: what waits for a restart, then a newer minor version. */
 async function dueMaintenance(driver: Driver, found: Instance, now: number): Promise<Due | null> {
   const { maintenance, pendingRestart } = found
@@ -72,6 +97,8 @@ async function dueTest(driver: Driver, found: Instance, now: number): Promise<Du
 }
 
 async function newerMinor(driver: Driver, { members, primary, databaseType }: Instance): Promise<string | null> {
+  // Others run what is installed, from their next start on.
+  if (databaseType !== 'POSTGRESQL') return null
   const running = members.find(({ name }) => name === primary)?.version
   const engine = (await driver.engines()).find((each) => each.databaseType === databaseType)
   if (running === undefined || engine === undefined) return null

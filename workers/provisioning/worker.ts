@@ -1,6 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import { type Instance, type InstanceState, instance } from '../../schemas/provisioning/instance.ts'
+import { type GroupState, parameterGroup } from '../../schemas/provisioning/parameter-group.ts'
 import { type AnswerObservation, answerQuestions } from './answers.ts'
 import type { Driver } from './driver.ts'
 import { type Keeper, type KeeperObservation, startKeeper } from './keeper.ts'
@@ -46,7 +47,12 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
     },
   }
   const driver = await options.driver(view)
-  const context = { bus, driver, observeMs, onObservation, signal: stopping.signal }
+  const groups = new Map<string, GroupState>()
+  const groupOf = (name: string) => {
+    const group = groups.get(name)
+    return group?.stage === 'saved' ? group : undefined
+  }
+  const context = { bus, driver, groupOf, observeMs, onObservation, signal: stopping.signal }
   const onState = (projectName: string, state: InstanceState) => {
     known.set(projectName, state)
     const mine = state.stage === 'wanted' && (state.place === null || state.place === driver.place)
@@ -58,6 +64,19 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
     }
     if (!mine) keeper?.end()
   }
+  const groupFollower = await follow(bus, {
+    stream: 'EVT_PROVISIONING',
+    subject: 'evt.provisioning.parameter-group',
+    aggregate: parameterGroup,
+    onState(name, state) {
+      groups.set(name, state)
+      for (const [projectName, keeper] of states) {
+        const found = known.get(projectName)
+        if (found?.stage === 'wanted' && found.parameterGroup === name) keeper.look(false)
+      }
+    },
+    onObservation,
+  })
   const follower = await follow(bus, {
     stream: 'EVT_PROVISIONING',
     subject: 'evt.provisioning.instance',
@@ -79,6 +98,7 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
       stopping.abort()
       answering.stop()
       await follower.close()
+      await groupFollower.close()
       for (const keeper of states.values()) keeper.end()
       await Promise.all([...states.values()].map(({ ended }) => ended))
       await driver.close()

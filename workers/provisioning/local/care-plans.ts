@@ -1,5 +1,7 @@
 import type { Client } from 'pg'
+import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { facts } from '../../../schemas/provisioning/instance-facts.ts'
+import type { Operation } from '../../../schemas/provisioning/operation.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
 import { CareFailure } from './care-failure.ts'
 import { logIn } from './create.ts'
@@ -67,8 +69,8 @@ export function parametersPlan(place: LocalPlace): Plan {
     name: 'RECORD',
     async run(work) {
       const { instance, operation } = work
-      const parameters = changedParameters(instance.parameters, wanted(work))
-      return { facts: [facts.settings.of({ parameters, pendingRestart: [], by: operation.by, at: Date.now() })] }
+      const own = { ...parametersFact(instance, operation), pendingRestart: [] }
+      return { facts: [facts.settings.of({ ...own, by: operation.by, at: Date.now() })] }
     },
   }
   const back: Step = {
@@ -87,9 +89,18 @@ export function parametersPlan(place: LocalPlace): Plan {
 export type ParameterChanges = Readonly<Record<string, string | null>>
 
 /** What is recorded of an instance once they are in force. */
-export function changedParameters(before: Readonly<Record<string, string>>, changes: ParameterChanges) {
+function changedParameters(before: Readonly<Record<string, string>>, changes: ParameterChanges) {
   const all = Object.entries<string | null>({ ...before, ...changes })
   return Object.fromEntries(all.filter((entry): entry is [string, string] => entry[1] !== null))
+}
+
+/** What a change of parameters is recorded with. */
+export function parametersFact(instance: Instance, operation: Operation) {
+  const { parameters: wanted, followed } = operation.request as {
+    readonly parameters: ParameterChanges
+    readonly followed?: Instance['followed']
+  }
+  return { parameters: changedParameters(instance.parameters, wanted), ...(followed !== undefined && { followed }) }
 }
 
 /** What was asked for when the instance was. */

@@ -1,7 +1,7 @@
 import { facts, type OperationType } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Plan } from '../driver.ts'
 import { CareFailure } from './care-failure.ts'
-import { changedParameters, type ParameterChanges, prepareRotation } from './care-plans.ts'
+import { type ParameterChanges, parametersFact, prepareRotation } from './care-plans.ts'
 import { applyMysqlParameters, restartMysqlWithParameters } from './mysql/mysql-parameters.ts'
 import { enableMysqlStatistics } from './mysql/mysql-performance.ts'
 import { exportMysqlSnapshot } from './mysql/mysql-snapshot.ts'
@@ -44,8 +44,8 @@ export function mysqlCarePlans(place: LocalPlace, step: MakeStep): Partial<Recor
         step('APPLY', async (opened, { instance, operation, signal }) => {
           const wanted = operation.request.parameters as ParameterChanges
           await setMysqlParameters(opened, wanted, signal)
-          const parameters = changedParameters(instance.parameters, wanted)
-          return { facts: [facts.settings.of({ parameters, by: operation.by, at: Date.now() })] }
+          const own = parametersFact(instance, operation)
+          return { facts: [facts.settings.of({ ...own, by: operation.by, at: Date.now() })] }
         }),
       ],
       undo: [
