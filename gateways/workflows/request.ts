@@ -83,10 +83,15 @@ export function objectField(field: string, value: unknown): Readonly<Record<stri
   throw invalid(field, 'must be an object')
 }
 
+const timeSyntax = /^(\d{4}-\d\d-\d\d)(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/i
+
 /** @throws {Rejected} `http/bad-request` */
 export function timeField(field: string, value: string): Date {
+  const [, day] = timeSyntax.exec(value) ?? []
   const at = new Date(value)
-  if (Number.isNaN(at.getTime())) throw invalid(field, 'must be a time, RFC 3339')
+  // The 30th of February is taken for a day in March.
+  const isDay = day !== undefined && new Date(day).toJSON()?.startsWith(day)
+  if (!isDay || Number.isNaN(at.getTime())) throw invalid(field, 'must be a time, RFC 3339, or a day')
   return at
 }
 

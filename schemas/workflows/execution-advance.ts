@@ -143,7 +143,7 @@ export class Advance {
     const { ending } = this.state
     const root = this.#run(rootKey)!
     if (ending !== null) {
-      const failure = this.#failures.get(rootKey) ?? root.failure
+      const failure = this.#failures.get(rootKey) ?? root.failure ?? this.#lateness(ending)
       this.emit(ExecutionEnded.of({ status: ending, at: now, ...(failure && { failure }) }))
       return
     }
@@ -160,6 +160,12 @@ export class Advance {
     else if (rendered.status === 'success') {
       this.emit(ExecutionEnded.of({ status: 'success', at: now, outputs: rendered.outputs! }))
     } else if (rendered.status === 'failed') this.#fail(rendered.failure)
+  }
+
+  #lateness(ending: 'cancelled' | 'timed-out'): Failure | null {
+    return ending === 'cancelled'
+      ? null
+      : { message: `The execution was not through after ${this.#plan.timeoutMs} ms`, kind: 'timeout' }
   }
 
   #fail(failure: Failure | null): void {

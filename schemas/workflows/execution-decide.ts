@@ -232,7 +232,7 @@ function requireUnended(state: ExecutionState, verb: string): void {
   if (state.stage === 'absent') throw new Rejected('workflows/execution-not-found', 'There is no such execution')
   if (isEnded(state.stage)) {
     throw new Rejected('workflows/execution-ended', `The execution has ended and cannot be ${verb}`, {
-      details: { status: state.stage },
+      details: { status: state.stage.toUpperCase().replace('-', '_') },
     })
   }
 }

@@ -177,6 +177,30 @@ tasks:
   await inStatus(replayed.executionId, 'SUCCESS')
 })
 
+t.test('what has taken too long says so', async (t) => {
+  const flow = await save(`name: late
+timeout: 300ms
+tasks: [{ name: wait, type: core.wait, properties: { duration: 1h } }]
+finally: [{ name: tidy, type: util.log, properties: { message: 'bye' } }]
+`)
+  const id = await execute(flow)
+  const { execution } = await inStatus(id, ...ended)
+  t.match(execution, { status: 'TIMED_OUT', error: 'The execution was not through after 300 ms' })
+  const late = await ask('POST', `/executions/${id}/cancel`)
+  t.match(late, { status: 409, json: { details: { status: 'TIMED_OUT' } } })
+  for (const [from, status] of [
+    ['2026-01-01', 200],
+    ['2026-01-01T00:00:00Z', 200],
+    ['2026-01-01T00:00:00.5%2B02:00', 200],
+    ['2026-02-30', 400],
+    ['2026-02-30T00:00:00Z', 400],
+    ['2026-01-01T00:00:00', 400],
+    ['5', 400],
+  ] as const) {
+    t.equal((await ask('GET', `/executions?from=${from}`)).status, status, from)
+  }
+})
+
 t.test('totals are what happened', async (t) => {
   const { text } = await ask('GET', '/metrics')
   const value = (name: string) =>
