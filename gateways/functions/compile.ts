@@ -13,13 +13,14 @@ export interface Compiled {
 }
 
 /**
- * Compiles the source of a function, JavaScript or TypeScript, ESM or CommonJS.
+ * Compiles the source of a function, JavaScript or TypeScript, ESM or CommonJS. `timeoutMs`: what takes the compiler longer is refused.
  *
  * @throws {Rejected} `functions/does-not-compile`; the text has line and column, from 1.
  */
-export async function compile(source: string): Promise<Compiled> {
+export async function compile(source: string, timeoutMs = maxCompileMs): Promise<Compiled> {
   refuseDepth(source)
-  const { code: compiled, map: sourceMap } = await compiling(source).catch((error: unknown) => {
+  const { code: compiled, map: sourceMap } = await compiling(source, timeoutMs).catch((error: unknown) => {
+    if (error instanceof TooSlow) throw new Rejected('functions/does-not-compile', error.message, { cause: error })
     const [first] = messagesOf(error)
     throw new Rejected('functions/does-not-compile', first === undefined ? tooMuch : described(first), { cause: error })
   })
@@ -34,6 +35,8 @@ const hashbang = /^#!.*/
 
 const tooMuch = 'The source is more than the compiler can take: it is nested too deeply'
 const maxDepth = 2_000
+/** Most take a few milliseconds; for some shapes of code the compiler's time grows with the square of their length. */
+const maxCompileMs = 10_000
 const opening = /[([{]/
 const brackets = /[()[\]{}]/g
 
@@ -56,36 +59,43 @@ let alone: Promise<unknown> = Promise.resolve()
 let waiting = 0
 
 /** All compiles share a process. One that it ends with takes the others with it: all are tried once more, each by itself. */
-async function compiling(source: string): Promise<Output> {
+async function compiling(source: string, timeoutMs: number): Promise<Output> {
   if (waiting === 0) {
     try {
-      return await transformed(source)
+      return await transformed(source, timeoutMs)
     } catch (error) {
-      if (messagesOf(error).length > 0) throw error
+      if (isItsOwn(error)) throw error
     }
   }
   waiting += 1
-  const turn = alone.then(() => restarted(source))
+  const turn = alone.then(() => restarted(source, timeoutMs))
   alone = turn.catch(() => undefined)
   return await turn.finally(() => {
     waiting -= 1
   })
 }
 
-async function restarted(source: string): Promise<Output> {
+async function restarted(source: string, timeoutMs: number): Promise<Output> {
   try {
-    return await transformed(source)
+    return await transformed(source, timeoutMs)
   } catch (error) {
-    if (messagesOf(error).length > 0) throw error
+    if (isItsOwn(error)) throw error
     // It may have ended of another one: this is the first try in a process of its own.
     await stop()
   }
   try {
-    return await transformed(source)
+    return await transformed(source, timeoutMs)
   } catch (error) {
-    if (messagesOf(error).length === 0) await stop()
+    if (!isItsOwn(error)) await stop()
     throw error
   }
+}
+
+/** No other one's doing. */
+const isItsOwn = (error: unknown): boolean => messagesOf(error).length > 0 || error instanceof TooSlow
+
+class TooSlow extends Error {
+  override readonly name = 'TooSlow'
 }
 
 interface Output {
@@ -94,8 +104,19 @@ interface Output {
 }
 
 /** Bundling finds modules that cannot be had, and takes some milliseconds more. */
-async function transformed(source: string): Promise<Output> {
-  return mayImport.test(source) ? await bundled(source) : await transform(source, { ...options, loader })
+async function transformed(source: string, timeoutMs: number): Promise<Output> {
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => {
+    reject(new TooSlow(`The source takes longer to compile than ${timeoutMs} ms`))
+    // Nothing else makes it give up.
+    void stop()
+  }, timeoutMs)
+  const work = mayImport.test(source) ? bundled(source) : transform(source, { ...options, loader })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 const mayImport = /\b(?:import|require|from)\b/

@@ -76,7 +76,7 @@ function sealAll(
 ): EnvSetFact['data']['secrets'] {
   return Object.fromEntries(
     Object.entries(wanted).map(([name, text]) => {
-      const kept = before[name]
+      const kept = Object.hasOwn(before, name) ? before[name] : undefined
       if (text === null && kept === undefined) throw invalid(`secrets.${name} is null, and there is none to keep`)
       if (text === null && kept !== undefined) return [name, kept]
       if (keys === null) throw new Rejected('functions/secrets-off', 'Secrets need keys: set app.secrets.keys')

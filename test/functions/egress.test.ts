@@ -350,6 +350,12 @@ t.test('sizes, times and counts have limits', async (t) => {
   for (let count = 0; count < 4; count++) last.push(await get(url('/')))
   t.same([last[2]?.body, last[3]?.error], ['ok', 'fetch failed: A call may send 10 requests'])
   t.match(await get(url('/'), { invocationId: 'another' }), { body: 'ok' })
+
+  const brief = fetching({ maxPerCall: 1, countedMs: 100 })
+  const outside = () => brief.get(url('/'), { invocationId: '' })
+  t.match(await outside(), { body: 'ok' })
+  while ((await outside()).body !== 'ok') await new Promise((again) => setTimeout(again, 10))
+  t.pass('a function that sends something outside its calls now and then may go on doing so')
 })
 
 t.test('a connection that the server has closed is not an error, and a POST is not sent twice', async (t) => {

@@ -180,6 +180,18 @@ t.test('a source that ends the compiler is refused, and takes no other with it',
   }
 })
 
+t.test('a source on which the compiler works for minutes is refused, and holds up no other', async (t) => {
+  const refused = compile(`export const handler = () => 1;${'a=b,'.repeat(125_000)}a=1`, 1_000)
+  const plain = Array.from({ length: 4 }, (_, n) => compile(`export const handler = () => ${n}`))
+  await t.rejects(refused, {
+    code: 'functions/does-not-compile',
+    status: 400,
+    message: /longer to compile than 1000 ms/,
+  })
+  for (const [n, { code }] of (await Promise.all(plain)).entries()) t.match(code, `=> ${n}`)
+  t.equal((await compile('const handler = () => 1')).hasHandler, true, 'the next one compiles')
+})
+
 t.test('a source that does not compile says where', async (t) => {
   const sources: readonly (readonly [string, string])[] = [
     ['function handler( {', 'line 1, column 20'],

@@ -129,6 +129,7 @@ t.test('what is not usable is refused by name', async (t) => {
     ['PUT', '/scripts/x/env', { variables: { A: 1 } }, 400, /variables.A must be a string/],
     ['PUT', '/scripts/x/env', { variables: { A: '' }, secrets: { A: '' } }, 400, /A is both/],
     ['PUT', '/scripts/x/env', { secrets: { A: null } }, 400, /secrets.A is null/],
+    ['PUT', '/scripts/x/env', { secrets: { constructor: null } }, 400, /secrets.constructor is null/],
     ['PUT', '/scripts/x/env', { variables: { A: 'x'.repeat(40_000) } }, 400, /32768 bytes/],
     ['PUT', '/scripts/x/triggers', { triggers: [{ name: 'a' }] }, 400, /triggers\[0\] needs either cron or table/],
     ['PUT', '/scripts/x/triggers', { triggers: [{ name: 'a', cron: 'a b c d e' }] }, 400, /triggers\[0\].cron/],
@@ -210,6 +211,11 @@ t.test('revisions, variables and secrets', async (t) => {
     { env: { A: '2', S: 'hush' } },
     'a secret that is not named again is kept',
   )
+
+  await call('PUT', '/scripts/f/env', '{"variables":{"toString":"v"},"secrets":{"__proto__":"p"}}')
+  const named = (await call('POST', '/invoke/f', {})).body
+  t.equal(JSON.stringify(named), '{"env":{"toString":"v","__proto__":"p"}}', 'any name is only a name')
+  await call('PUT', '/scripts/f/env', { variables: { A: '2' }, secrets: { S: 'hush' } })
 
   t.same((await call('POST', '/scripts/f/rollback')).body, { id: 'f', revision: 3 })
   t.same((await call('POST', '/invoke/f', {})).body, { first: true, env: { A: '2', S: 'hush' }, revision: 3 })

@@ -2,7 +2,9 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import t from 'tap'
+import { compile } from '../../gateways/functions/compile.ts'
 import { hostReadable } from '../../workers/functions/host-process.ts'
+import { mapStack } from '../../workers/functions/stack.ts'
 import { pause, stage, type Told, until } from './hosts-support.ts'
 
 t.setTimeout(120_000)
@@ -105,6 +107,20 @@ t.test('a thrown error has the stack of the source, and nothing of the host', as
   t.equal(code, 'threw')
   t.equal(message, 'no 4')
   t.match(stack, /^TypeError: no 4\n {4}at inner \(function[.]ts:4:9\)\n {4}at .*function[.]ts:8:3\)?$/)
+})
+
+t.test('errors of large functions do not keep the worker busy with their source maps', async (t) => {
+  const source = (name: string) => `export function ${name}() { throw new Error() }\n${'a = b;'.repeat(20_000)}`
+  const one = (await compile(source('one'))).sourceMap
+  const other = (await compile(source('other'))).sourceMap
+  const stack = 'Error\n    at one (function.js:40:9)'
+  const seen = [one, other, one].map((map) => /function[.]ts/.test(mapStack(stack, map)))
+  t.same(seen, [true, false, true], 'one is read at once, the other not so soon behind it; what was read is kept')
+  t.match(
+    mapStack(stack, (await compile('\n\nexport const f = 1')).sourceMap),
+    /function[.]ts/,
+    'a small one always is',
+  )
 })
 
 t.test('calls of one function overlap while they wait, and not while their code runs', async (t) => {

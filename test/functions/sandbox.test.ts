@@ -317,6 +317,8 @@ t.test('a result means', async (t) => {
     ['({ status: 99, body: "x" })', 'unserialisable', /status must be an integer from 200 to 599/],
     ['({ status: 200, body: "x", headers: { "a b": "c" } })', 'unserialisable', /"a b" is no header name/],
     ['({ status: 200, body: "x", headers: { a: "b\\r\\nc: d" } })', 'unserialisable', /value of the header a/],
+    ['({ status: 200, body: "x", headers: { a: "v".repeat(8193) } })', 'output-too-large', /header a is larger/],
+    ['new Response("x", { headers: { a: "v".repeat(8193) } })', 'output-too-large', /header a is larger/],
     ['"é".repeat(3200000)', 'output-too-large', /larger than 6291456 bytes/],
     ['new Uint8Array(6291457)', 'output-too-large', /larger than 6291456 bytes/],
     ['(() => { throw { message: { deep: 1 } } })()', 'threw', /\{"message":\{"deep":1\}\}/],
@@ -333,6 +335,8 @@ t.test('a result means', async (t) => {
       headers: { 'content-type': 'text/plain', host: 'h.example' },
       body: 'plain é',
     })
+  const upper = await run('data', 'Application/JSON', '[1]')
+  t.match(upper.kind === 'response' && Buffer.from(upper.body).toString(), '[1]', 'types have no case')
   const bad = await run('data', 'application/json; charset=utf-8', '{')
   t.match(bad, { status: 400 })
   if (bad.kind === 'response')

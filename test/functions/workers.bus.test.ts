@@ -68,6 +68,8 @@ t.test('several workers', async (t) => {
     ] as const) {
       t.match(await ask('one', 'put', ...args), { status: 500, error: reason })
     }
+    t.match(await ask('one', 'list', { limit: 'x' }), { status: 500, error: /limit is a whole number from 1/ })
+    t.match(await ask('one', 'list', { prefix: {} }), { status: 500, error: /prefix and cursor are texts/ })
     await call('DELETE', '/delete/one')
     await call('POST', '/deploy', { id: 'one', code })
     for (let keys: string[] = ['?']; keys.length > 0; )

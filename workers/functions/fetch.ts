@@ -21,6 +21,8 @@ export interface FetchOptions {
   readonly maxRedirects?: number
   /** Requests of one call, redirects counted. Default 50. */
   readonly maxPerCall?: number
+  /** For how long those of a call are counted; what a function sends outside its calls is counted as one of them. Default 120,000. */
+  readonly countedMs?: number
   /** Requests of one function under way. Default 32. */
   readonly maxConcurrent?: number
 }
@@ -41,10 +43,11 @@ export function functionFetch(options: FetchOptions): PerformOperation {
     maxResponseBytes: 6_291_456,
     maxRedirects: 5,
     maxPerCall: 50,
+    countedMs: 120_000,
     maxConcurrent: 32,
     ...options,
   }
-  const counted = new LRUCache<string, number>({ max: 10_000 })
+  const counted = new LRUCache<string, number>({ max: 10_000, ttl: settings.countedMs, noUpdateTTL: true })
   const open = new Map<string, number>()
   return async (functionId, _name, argument, signal) => {
     const running = open.get(functionId) ?? 0

@@ -72,7 +72,9 @@ export function functionKv(bus: Bus): FunctionKv {
       await purge({ filter: subjectOf(functionId, key) })
     },
     async list(functionId, { prefix = '', limit = maxPage, cursor = '' }) {
-      const size = Math.min(maxPage, Math.max(1, Math.trunc(limit)))
+      if (typeof prefix !== 'string' || typeof cursor !== 'string') throw new KvRefused('prefix and cursor are texts')
+      if (!Number.isInteger(limit) || limit < 1) throw new KvRefused('limit is a whole number from 1')
+      const size = Math.min(maxPage, limit)
       const keys = (await keysOf(functionId)).filter((key) => key.startsWith(prefix) && key > cursor).sort()
       const page = keys.slice(0, size)
       return { keys: page, cursor: keys.length > size ? (page.at(-1) ?? null) : null }

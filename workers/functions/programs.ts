@@ -57,12 +57,12 @@ export function programs(bus: Bus, keys: KeyRing | null): { load(call: CallTarge
 async function readEnv(bus: Bus, keys: KeyRing | null, call: CallTarget): Promise<Record<string, string>> {
   const fact = await factAt(bus, call, call.envSeq ?? 0, 'functions.function.env-set')
   const { variables, secrets } = (fact as EnvSetFact).data
-  const env: Record<string, string> = { ...variables }
-  for (const [name, sealed] of Object.entries(secrets)) {
+  const opened = Object.entries(secrets).map(([name, sealed]) => {
     if (keys === null) throw new ProgramMissing(`${call.fn} has secrets, and app.secrets.keys is not set`)
-    env[name] = keys.open(sealed, `functions.function/${call.fn}/env/`)
-  }
-  return env
+    return [name, keys.open(sealed, `functions.function/${call.fn}/env/`)] as const
+  })
+  // Not by assignment: a name may be `__proto__`.
+  return { ...variables, ...Object.fromEntries(opened) }
 }
 
 async function factAt(

@@ -1,4 +1,5 @@
 import { SourceMap } from 'node:module'
+import { LRUCache } from 'lru-cache'
 import { PREFIX_COLUMNS, PROGRAM_FILE } from './sandbox/program.ts'
 
 const maxMapBytes = 8 * 1024 * 1024
@@ -28,10 +29,27 @@ function mapFrame(frame: string, map: SourceMap | null): string {
   })
 }
 
+/** By their JSON; in memory they are some twenty times as large. */
+const read = new LRUCache<string, SourceMap>({ maxSize: 1024 * 1024, sizeCalculation: (_, json) => json.length })
+const largeChars = 64 * 1024
+/** Part of this process's time that the reading of large maps may take: it runs the calls of all functions. */
+const readingShare = 0.05
+let largeAgainAt = 0
+
+/** Null for what is no map, and for a large one shortly after another. */
 function readMap(json: string): SourceMap | null {
+  const known = read.get(json)
+  if (known !== undefined) return known
+  const from = performance.now()
+  if (json.length > largeChars && from < largeAgainAt) return null
   try {
-    return new SourceMap(JSON.parse(json))
+    const map = new SourceMap(JSON.parse(json))
+    read.set(json, map)
+    return map
   } catch {
     return null
+  } finally {
+    const now = performance.now()
+    if (json.length > largeChars) largeAgainAt = now + (now - from) / readingShare
   }
 }

@@ -1,5 +1,5 @@
 import { ask } from './host.ts'
-import { byteLength, charCodeAt, indexOf, NativeUint8Array } from './intrinsics.ts'
+import { byteLength, charCodeAt, indexOf, lower, NativeUint8Array } from './intrinsics.ts'
 import { fromLatin1, latin1, pack } from './wire.ts'
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
@@ -131,4 +131,4 @@ export class CallBody {
 }
 
 export const isJson = (type: string | undefined): boolean =>
-  type !== undefined && indexOf(type, 'application/json') >= 0
+  type !== undefined && (indexOf(type, 'application/json') >= 0 || indexOf(lower(type), 'application/json') >= 0)

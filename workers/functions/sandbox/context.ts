@@ -52,7 +52,7 @@ const kv = freeze({
     await request('kv-delete', jsonStringify([keyOf(key)]))
   },
   async list(options?: { prefix?: unknown; limit?: unknown; cursor?: unknown }): Promise<unknown> {
-    const asked = { prefix: options?.prefix, limit: options?.limit, cursor: options?.cursor }
+    const asked = { prefix: options?.prefix, limit: options?.limit, cursor: options?.cursor ?? undefined }
     return unpack(await request('kv-list', jsonStringify([asked]))).head
   },
 })
