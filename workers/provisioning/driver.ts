@@ -40,6 +40,8 @@ export interface Observed {
   readonly health: Health
   /** For people. */
   readonly reason: string | null
+  /** Servers that should run do not: they are to be started at the next look. */
+  readonly ended?: boolean
   /** Something the driver wants done, as an operation. */
   readonly wants?: { readonly type: OperationType; readonly request: Readonly<Record<string, unknown>> }
 }

@@ -84,12 +84,12 @@ export function startKeeper(
     }
   }
   const keep = async () => {
-    const before = ends
+    const endsBefore = ends
     const failure = up ? null : await startFailure(driver, state, signal)
     watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
     const seen = await observed(driver, state, failure, signal)
     // They may have gone while they were started.
-    up = failure === null && seen.ended !== true && ends === before
+    up = failure === null && seen.ended !== true && ends === endsBefore
     await record(context, state, seen)
     if (failure !== null) throw failure
     await schedule(state, Date.now())

@@ -110,7 +110,7 @@ async function silentPrimary(
     throw new Unavailable('http/unavailable', 'The servers do not run')
   }
   const reason = ended ? 'The database server has ended' : 'The database server does not answer'
-  const seen = { health: 'DOWN', reason } as const
+  const seen = { health: 'DOWN', reason, ended } as const
   // A failover that broke off after its choice: what is to be the primary is a standby still.
   if (isStandby(primary)) {
     return failedLately(instance, 'FAILOVER')
