@@ -145,6 +145,7 @@ async function measureFailover(service: Service, rounds: number) {
   await client.end()
   if (rows[0]?.n !== rounds) throw new Error(`${rows[0]?.n} of ${rounds} written rows are there`)
   await settled(service, 'DELETE', `/${project}`)
+  if (ways.successor === 0) return { ways, toFirstWriteMs: null, toStandbyAgainMs: null }
   return { ways, toFirstWriteMs: spread(toWriteMs), toStandbyAgainMs: spread(toStandbyMs) }
 }
 
