@@ -61,7 +61,8 @@ export const Opening = Type.Union([
     {
       kind: Type.Literal('child'),
       executionId: text(),
-      flowId: text(),
+      flowId: text({ description: 'or its name' }),
+      namespace: Type.Optional(text({ description: 'of the name; absent: that of the execution' })),
       inputs: Type.Record(text(), Type.Unknown()),
       wait: Type.Boolean({ description: 'whether its end is waited for; then its failure is this failure' }),
     },

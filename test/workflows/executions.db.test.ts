@@ -392,7 +392,10 @@ tasks:
         then:
           - name: child
             type: core.subflow
-            properties: { flowId: ${three}, inputs: { who: 'n{{ item }}' } }
+            properties: { flowId: '{% if item == 2 %}three{% else %}${three}{% endif %}', inputs: { who: 'n{{ item }}' } }
+          - name: named
+            type: core.subflow
+            properties: { flowId: three, namespace: default }
   - name: sum
     type: util.log
     properties: { message: '{{ outputs.each.iterations | size }} items' }
@@ -403,7 +406,7 @@ outputs:
   const { execution } = await inStatus(id, ...ended)
   t.match(execution, { status: 'SUCCESS', outputs: '{"text":"3 items"}' })
   const children = (await ask('GET', `/executions?relatedTo=${id}`)).json
-  t.equal(children.length, 2)
+  t.equal(children.length, 4, 'by id and by name')
   t.ok(children.every(({ parent }: { parent: { executionId: string } }) => parent.executionId === id))
 })
 

@@ -29,6 +29,7 @@ import { backlogStream, deferExecution, deferTask, inBacklog } from './backlog.t
 import { claim } from './claim.ts'
 import { type ActorContext, ExecutionActor, type Handling } from './execution-actor.ts'
 import { Executions, type Stored } from './executions.ts'
+import { findFlow } from './find-flow.ts'
 import { FlowPlans } from './flow-plans.ts'
 import {
   announceAbort,
@@ -395,9 +396,10 @@ class Engine implements WorkflowEngine {
     { run, opening }: Extract<FollowUp, { type: 'child' }>,
     again: boolean,
   ): Promise<void> {
-    const { executionId, actor } = state.created!
+    const { executionId, actor, namespace } = state.created!
     try {
-      await startExecution(this.#bus, opening.flowId, {
+      const flowId = await findFlow(this.#bus, opening.namespace ?? namespace, opening.flowId)
+      await startExecution(this.#bus, flowId, {
         executionId: opening.executionId,
         inputs: opening.inputs,
         trigger: { type: 'subflow', executionId, run },

@@ -1,12 +1,10 @@
 import type { Bus } from '../../bus/connect.ts'
-import { load } from '../../bus/load.ts'
-import { eventSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import { type ExecutionState, rootKey } from '../../schemas/workflows/execution.ts'
-import { flowName } from '../../schemas/workflows/flow-name.ts'
 import type { FlowPlan, ListenedTo, ListenerPlan } from '../../schemas/workflows/flow-plan.ts'
 import { renderValue, TemplateMistake } from '../../schemas/workflows/template.ts'
+import { findFlow } from './find-flow.ts'
 import { type ScopeSources, scopeOf } from './scope.ts'
 import { startExecution } from './start-execution.ts'
 
@@ -49,18 +47,11 @@ async function start(bus: Bus, { plan, state, to, sources, at }: Listened, liste
   // So that one text serves for all that it listens to.
   const failure = state.failure ?? { message: '', kind: '', task: '' }
   const inputs = await renderValue(listener.inputs, { ...scope, execution: told, failure })
-  await startExecution(bus, await flowOf(bus, listener, namespace), {
+  await startExecution(bus, await findFlow(bus, listener.namespace ?? namespace, listener.flow), {
     executionId: id,
     inputs: inputs as Readonly<Record<string, unknown>>,
     trigger: { type: 'listener', executionId, flowId, flowName: name, status: to, depth },
     actor,
     at,
   })
-}
-
-/** By its name, else it is an id. */
-async function flowOf(bus: Bus, { flow, namespace }: ListenerPlan, own: string): Promise<string> {
-  const subject = eventSubject('workflows', 'flow-name', `${namespace ?? own}/${flow}`)
-  const { state } = await load(bus, flowName, { stream: 'EVT_WORKFLOWS', subject })
-  return state.flowId ?? flow
 }

@@ -11,10 +11,19 @@ export const subflow = defineControl({
   input: Type.Object(
     {
       flowId: Type.String({
-        description: 'Id of the flow',
+        description: 'Name or id of the flow',
         minLength: 1,
-        examples: ['0198c0de-0000-7000-8000-000000000000'],
+        maxLength: 200,
+        examples: ['other'],
       }),
+      namespace: Type.Optional(
+        Type.String({
+          description: 'Of the name; without one that of the flow it is in',
+          minLength: 1,
+          maxLength: 100,
+          examples: ['team.a'],
+        }),
+      ),
       inputs: Type.Record(Type.String(), Type.Unknown(), {
         description: 'What it gets',
         default: {},
@@ -30,13 +39,14 @@ tasks:
   - name: other
     type: core.subflow
     properties:
-      flowId: '{{ inputs.flowId }}'
+      flowId: other
       inputs: { name: Ann }
 `,
-  decide: ({ input: { flowId, inputs, wait }, childId }) => ({
+  decide: ({ input: { flowId, namespace, inputs, wait }, childId }) => ({
     kind: 'child',
     executionId: childId,
     flowId,
+    ...(namespace !== undefined && { namespace }),
     inputs,
     wait,
   }),
