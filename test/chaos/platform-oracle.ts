@@ -69,8 +69,11 @@ function take(one: Told, fact: Fact): void {
   if (fact.type === 'executions.task.question-answered') count(one.answered, fact.data.run)
   if (fact.type === 'executions.task.succeeded') {
     count(one.accepted, fact.data.run)
-    const opening = one.state.runs[fact.data.run]?.opening
-    if (opening?.kind === 'pause' && opening.question === null) one.lateMs.push(fact.data.at - (opening.until ?? 0))
+    const run = one.state.runs[fact.data.run]
+    if (run?.opening?.kind === 'pause' && run.opening.question === null) {
+      // It cannot come before it is known that there is one.
+      one.lateMs.push(fact.data.at - Math.max(run.at, run.opening.until ?? 0))
+    }
   }
   one.state = execution.evolve(one.state, fact)
 }
