@@ -254,9 +254,15 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
       const before = came.get(name)!
       for (const id of ids) await sendCommand(bus, id, { type: 'nudge', sweep: true }, `${id}/swept`)
       await until(async () => ((await bus.manager.streams.info('COMMANDS')).state.messages === 0 ? true : null))
-      t.ok(came.get(name)! <= before + 12, `${came.get(name)} of ${before}`)
+      t.ok(came.get(name)! <= before + 16, `${came.get(name)} of ${before}`)
       await Promise.race([engine.stop(), sleep(100).then(() => opened.resolve())])
       engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8, ackWaitMs: 1_000 })
+    }
+    if (index === 1) {
+      // What a power cut takes from the side lane is found by whoever looks for what is idle.
+      t.ok((await bus.manager.streams.info('BACKLOG')).state.messages > 100)
+      await bus.manager.streams.purge('BACKLOG')
+      for (const id of ids) await sendCommand(bus, id, { type: 'nudge', sweep: true }, `${id}/swept`)
     }
     opened.resolve()
     for (const id of ids) {

@@ -67,9 +67,9 @@ export interface EngineOptions {
   readonly services: TaskEnvironment['services']
   readonly credential: TaskEnvironment['credential']
   readonly kv: TaskEnvironment['kv']
-  /** Executions that are decided or run here at a time. Default 64. */
+  /** Executions of one flow that begin here at a time; half as many more are for others, and as many come from the side lane. Default 64. */
   readonly concurrency?: number
-  /** Tasks from the queue that run here at a time. Default 32. */
+  /** Tasks of one flow from the queue that run here at a time, in the same way. Default 32. */
   readonly taskConcurrency?: number
   /** How long a worker may be silent before others get what it had in hand. Default 30,000. */
   readonly ackWaitMs?: number
@@ -100,8 +100,6 @@ const flowWeight = 2
 const namespaceWeight = 16
 /** So that one flow alone still gets as many at a time as are asked for. */
 const placesFor = (concurrency: number) => Math.ceil(concurrency * 1.5) + 1
-/** Of the side lane, where what has stepped aside waits for its turn. */
-const asideOf = (concurrency: number) => Math.ceil(concurrency / 2)
 
 /**
  * Runs executions: takes commands, tasks and timers from the bus, decides, runs plugins, and appends what happened. Any number of
@@ -179,7 +177,8 @@ class Engine implements WorkflowEngine {
     run(leaseConsumers.backlog, {
       stream: backlogStream,
       subjects: [backlogSubjects],
-      concurrency: asideOf(concurrency),
+      // When all of a batch has stepped aside it is run from there alone.
+      concurrency,
       maxAckPending: maxBegun,
       handle: (delivery) => this.#takeDeferred(delivery),
     })
@@ -198,7 +197,7 @@ class Engine implements WorkflowEngine {
       run(`${taskConsumer(group)}-backlog`, {
         stream: backlogStream,
         subjects: [taskBacklogSubjects(group)],
-        concurrency: asideOf(taskConcurrency),
+        concurrency: taskConcurrency,
         handle: (delivery, ended) => this.#takeTask(delivery, ended, null),
       })
     }
