@@ -1,4 +1,5 @@
 import {
+  appendFileSync,
   closeSync,
   existsSync,
   openSync,
@@ -7,6 +8,7 @@ import {
   renameSync,
   rmSync,
   statfsSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -79,6 +81,18 @@ t.test('what goes wrong with a server is a state with a reason, and ends with it
     renameSync(`${control}.away`, control)
     await untilStatus(p, 'ACTIVE', null)
     t.same(await query(url, 'select id from kept'), [{ id: 1 }])
+  })
+
+  await t.test('a server whose worker was killed when it had set what it does not start with', async (t) => {
+    const path = join(root, 'members/m1/data/postgresql.auto.conf')
+    const good = readFileSync(path, 'utf8')
+    writeFileSync(`${path}.good`, good)
+    appendFileSync(path, "shared_preload_libraries = 'nothing_of_this_name'\n")
+    process.kill(postmasterOf(root), 'SIGKILL')
+    t.same(await eventually(() => query(url, 'select id from kept')), [{ id: 1 }])
+    t.equal(readFileSync(path, 'utf8'), good, 'the last good parameters are back')
+    t.notOk(existsSync(`${path}.good`))
+    await untilStatus(p, 'ACTIVE', null)
   })
 
   await t.test('a server that hangs', async (t) => {

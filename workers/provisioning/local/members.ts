@@ -9,6 +9,7 @@ import { tied } from '../supervisor/tied.ts'
 import { streamBaseBackup } from './backup/base-backup-stream.ts'
 import { giveTree, syncFolder, syncTree, writeDurably } from './durable-files.ts'
 import { ownFolder } from './folders.ts'
+import { startWithParameters } from './parameters/postgres-parameters.ts'
 import type { PostgresInstance } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
 import { withSession } from './postgres-session.ts'
@@ -152,7 +153,7 @@ export async function startStandby(
     await writeDurably(path, text)
     if (node.runAs !== undefined) chownSync(path, node.runAs.uid, node.runAs.gid)
   }
-  await control.start(node, { signal })
+  await startWithParameters(control, node, { signal })
   await keepStandby({ control }, node)
 }
 
@@ -163,7 +164,7 @@ export async function startPrimary(
   standbys: number,
   signal: AbortSignal,
 ): Promise<void> {
-  await control.start(node, { signal })
+  await startWithParameters(control, node, { signal })
   await keepPrimary({ control }, node, standbys)
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Client } from 'pg'
 import { refuse } from '../care-failure.ts'
 import { writeDurably } from '../durable-files.ts'
-import { type NodeControl, type PostgresNode, ServerStartFailed } from '../postgres-node.ts'
+import { type NodeControl, type PostgresNode, ServerStartFailed, type StartOptions } from '../postgres-node.ts'
 import { sqlState, withSession } from '../postgres-session.ts'
 import { type ParameterPlan, planParameters } from './plan.ts'
 import { isPlatformSetting, type Setting } from './setting.ts'
@@ -152,28 +152,40 @@ export interface RestartOutcome {
 
 /**
  * Restarts a node for its pending parameters. When it does not come up, the parameters it last ran with are put back and it is
- * started again. Call it also after a crash in between: it starts a stopped node the same way.
+ * started again.
  *
  * @throws {ServerStartFailed} when the node does not start with the last good parameters either.
  */
 export async function restartWithParameters(
   control: NodeControl,
   node: PostgresNode,
-  { timeoutMs = 60_000 }: { readonly timeoutMs?: number } = {},
+  options: StartOptions = {},
+): Promise<RestartOutcome> {
+  await control.stop(node)
+  return await startWithParameters(control, node, options)
+}
+
+/** As {@link restartWithParameters}, for a node that is to run: whoever restarted it may have been killed in between. */
+export async function startWithParameters(
+  control: Pick<NodeControl, 'start' | 'stop' | 'pid'>,
+  node: PostgresNode,
+  options: StartOptions = {},
 ): Promise<RestartOutcome> {
   const good = join(node.dataFolder, goodFile)
+  // One that runs already may have read none of what waits for its restart.
+  const runs = (await control.pid(node)) !== undefined
+  let reason: string | null = null
   try {
-    await control.restart(node, { timeoutMs })
-    await rm(good, { force: true })
-    return { applied: true, reason: null }
+    await control.start(node, options)
   } catch (error) {
     if (!(error instanceof ServerStartFailed) || !existsSync(good)) throw error
+    reason = startFailureReason(error.log)
     await control.stop(node, { mode: 'immediate' })
     await putSystemFile(node, await readFile(good))
-    await control.start(node, { timeoutMs })
-    await rm(good, { force: true })
-    return { applied: false, reason: startFailureReason(error.log) }
+    await control.start(node, options)
   }
+  if (!runs) await rm(good, { force: true })
+  return { applied: reason === null, reason }
 }
 
 /** The server's own words, without time, process number and paths. */
