@@ -24,8 +24,8 @@ export function backupRoutes(app: FastifyInstance, service: ProvisioningService)
     const seconds = waitOf(queryOf(request, ['wait']))
     const wanted = { type: 'BACKUP', request: { type: 'MANUAL' } } as const
     const settled = await operate(service, { request, reply }, projectId, wanted, seconds)
-    if (!isUnderWay(settled)) return { ...settled.result, operation: { id: settled.id, state: settled.state } }
     const { id, type, state } = settled
+    if (!isUnderWay(settled)) return { ...settled.result, operation: { id, type, state } }
     return reply.code(202).send({ projectId, type: 'MANUAL', status: 'IN_PROGRESS', operation: { id, type, state } })
   })
   app.get<ByProject>('/api/provision/:projectId/backup/list', async (request) => {

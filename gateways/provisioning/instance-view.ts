@@ -8,7 +8,7 @@ const engines = { POSTGRESQL: 'postgresql', MYSQL: 'mariadb', MONGODB: 'mongodb'
 const host = '127.0.0.1'
 
 /** The record of an instance: no secret is in it. */
-export function shownInstance(found: Instance, now: number): object {
+export function shownInstance(found: Instance, now: number): Readonly<Record<string, unknown>> {
   const { operation, uid, projectName, orgId, tier, members, primary, backup, maintenance } = found
   const first = members.find(({ name }) => name === primary)
   const replica = members.find(({ name }) => name !== primary)
@@ -31,9 +31,11 @@ export function shownInstance(found: Instance, now: number): object {
     statusReason: status === 'ACTIVE' ? null : (failure?.message ?? found.healthReason),
     failureReason: failure?.message ?? null,
     health: found.health,
+    phase: phaseOf(found),
+    conditions: conditionsOf(found),
     version: { requested: found.version, running, major: running?.split('.')[0] ?? null },
     postgresVersion: found.databaseType === 'POSTGRESQL' ? running : null,
-    instances: { desired: tiers[tier].localInstances, current: members.length },
+    instances: { desired: tiers[tier].localInstances, current: members.length, ready: readyOf(found) },
     primary,
     members: members.map(({ name, port, version }) => {
       return { name, role: name === primary ? 'primary' : 'replica', host, port, version }
@@ -52,6 +54,7 @@ export function shownInstance(found: Instance, now: number): object {
     },
     databaseName: found.databaseName,
     masterUsername: found.masterUsername,
+    username: found.masterUsername,
     storage: { size: sizeText(found.storageBytes), sizeBytes: found.storageBytes },
     resources: { cpu: tiers[tier].cpu, memory: sizeText(tiers[tier].memoryBytes) },
     parameters: found.parameters,
@@ -71,9 +74,46 @@ export function shownInstance(found: Instance, now: number): object {
     source: found.source === null ? null : { ...found.source, uid: undefined },
     operation: shownOperation(operation),
     generation: found.generation,
+    observedGeneration: isUnderWay(operation) ? found.generation - 1 : found.generation,
     createdAt: time(found.createdAt),
     updatedAt: time(found.updatedAt),
   }
+}
+
+/** How many of the servers are known to do their work; null: nobody knows. */
+function readyOf({ health, members }: Instance): number | null {
+  if (health === 'HEALTHY') return members.length
+  return health === 'DOWN' ? 0 : null
+}
+
+/** For people: what is being done, or how it is. */
+function phaseOf({ operation, health, healthReason }: Instance): string {
+  if (!isUnderWay(operation)) return healthReason ?? (health === 'HEALTHY' ? 'In healthy state' : 'Not looked at yet')
+  const step = operation.done.at(-1)
+  const how = operation.state === 'UNDOING' ? 'is taken back' : 'is under way'
+  return `${operation.type} ${how}${step === undefined ? '' : `: ${step} is done`}`
+}
+
+function conditionsOf(found: Instance): readonly object[] {
+  const { operation, health, healthReason, updatedAt } = found
+  const busy = isUnderWay(operation)
+  const ready = found.created && health !== 'DOWN'
+  return [
+    {
+      type: 'Ready',
+      status: ready ? 'True' : 'False',
+      reason: found.created ? health : 'NEVER_READY',
+      message: healthReason,
+      lastTransitionTime: time(updatedAt),
+    },
+    {
+      type: 'Progressing',
+      status: busy ? 'True' : 'False',
+      reason: operation.type,
+      message: operation.error?.message ?? null,
+      lastTransitionTime: time(operation.endedAt ?? operation.startedAt),
+    },
+  ]
 }
 
 function stageOf({ operation, created }: Instance): string {

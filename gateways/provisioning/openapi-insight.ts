@@ -12,6 +12,7 @@ import {
   type Operations,
   object,
   once,
+  otherBody,
   query,
   ref,
   text,
@@ -40,7 +41,7 @@ const enable = (summary: string): Operation => ({
     200: json('It is on', object({ status: text, mode: text })),
     202: json('It is under way', ref('Instance')),
     ...none,
-    ...failures({ 409: 'Another operation is under way' }),
+    ...failures({ 409: 'Another operation is under way', 422: `This kind of database cannot do it, or: ${otherBody}` }),
   },
 })
 const noGroup = failures({ 404: 'There is no such parameter group' })
@@ -158,13 +159,16 @@ export const insightOperations: Operations = {
   'POST /api/parameter-groups': {
     summary: 'Makes a parameter group',
     requestBody: groupBody,
-    responses: { 201: group, ...failures({ 409: 'A group of that name exists' }) },
+    responses: {
+      201: group,
+      ...failures({ 409: 'A group of that name exists', 422: 'The server knows no such parameter' }),
+    },
   },
   'GET /api/parameter-groups/{name}': { summary: 'A parameter group', responses: { 200: group, ...noGroup } },
   'PUT /api/parameter-groups/{name}': {
     summary: 'Replaces what a group says; instances that are idle take it over at once',
     requestBody: groupBody,
-    responses: { 200: group, ...noGroup },
+    responses: { 200: group, ...noGroup, ...failures({ 422: 'The server knows no such parameter' }) },
   },
   'DELETE /api/parameter-groups/{name}': {
     summary: 'Deletes a group that no instance uses',

@@ -11,6 +11,7 @@ import {
   object,
   once,
   oneOf,
+  otherBody,
   query,
   ref,
   text,
@@ -20,13 +21,16 @@ import {
   whole,
 } from './openapi-parts.ts'
 
-const busy = failures({ 409: 'Another operation is under way, or the instance is not in a state for it' })
+const busy = failures({
+  409: 'Another operation is under way, or the instance is not in a state for it',
+  422: otherBody,
+})
 const instance = json('The instance', ref('Instance'))
 const underWay = json('It is under way: `operation` says how far', ref('Instance'))
 const made = {
   201: json('It is ready', ref('Instance')),
   202: underWay,
-  ...failures({ 409: 'The name or its namespace is taken', 429: 'A limit is reached' }),
+  ...failures({ 409: 'The name or its namespace is taken', 422: otherBody, 429: 'A limit is reached' }),
 }
 const tier = oneOf('FREE', 'STANDARD', 'ENTERPRISE')
 const databaseType = oneOf('POSTGRESQL', 'MYSQL', 'MONGODB')
@@ -90,7 +94,17 @@ export const instanceOperations: Operations = {
     requestBody: body(object({ tier }, ['tier'])),
     responses: { 200: json('Amounts in USD', ref('Estimate')) },
   },
-  [`GET ${at}`]: { summary: 'An instance', responses: { 200: instance, ...none } },
+  [`GET ${at}`]: {
+    summary: 'An instance',
+    parameters: [
+      query(
+        'fresh',
+        'true: also what its servers say at the moment, of storage, members and backups',
+        oneOf('true', 'false'),
+      ),
+    ],
+    responses: { 200: instance, ...none },
+  },
   [`DELETE ${at}`]: {
     summary: 'Removes an instance with everything it has stored',
     parameters: [wait],
@@ -181,7 +195,10 @@ export const instanceOperations: Operations = {
     summary: 'Changes schedule and retention of backups',
     requestBody: body(backup),
     responses: {
-      200: json('As they are now', object({ backupEnabled: flag, schedule: text, retentionDays: whole })),
+      200: json(
+        'As they are now',
+        object({ projectId: text, backupEnabled: flag, schedule: text, retentionDays: whole }),
+      ),
       ...none,
     },
   },
@@ -228,6 +245,8 @@ export const instanceOperations: Operations = {
     responses: {
       200: { description: 'The file', content: { 'application/octet-stream': {} } },
       206: { description: 'A part of it', content: { 'application/octet-stream': {} } },
+      304: { description: 'It is the one that If-None-Match names' },
+      416: { description: 'It has no such part' },
       ...failures({ 404: 'There is no such instance or snapshot' }),
     },
   },

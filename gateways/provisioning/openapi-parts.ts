@@ -54,6 +54,9 @@ export function failures(told: Readonly<Record<string, string>>): Readonly<Recor
   return Object.fromEntries(Object.entries(told).map(([status, what]) => [status, json(what, ref('Error'))]))
 }
 
+/** What a key is refused with, besides what else has this status. */
+export const otherBody = 'The Idempotency-Key was used before with another body'
+
 /** A second request with the same key is answered as the first was. */
 export const once = { name: 'Idempotency-Key', in: 'header', schema: { type: 'string', maxLength: 255 } }
 export const wait = query('wait', 'Seconds that the answer waits for the end of the operation', {

@@ -10,6 +10,7 @@ import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { statuses, statusOf } from '../../schemas/provisioning/status.ts'
 import { databaseTypes, estimate, tierNames } from '../../schemas/provisioning/tiers.ts'
 import { shownCredentials } from './credentials-view.ts'
+import { withFreshParts } from './fresh-view.ts'
 import { shownInstance } from './instance-view.ts'
 import { existing, instancePlace, operate, replyInstance, settle } from './operations.ts'
 import { group } from './parameter-groups.ts'
@@ -37,8 +38,11 @@ export function provisionRoutes(app: FastifyInstance, service: ProvisioningServi
     return estimate(choiceField('tier', bodyOf(request, ['tier']).tier, tierNames))
   })
   app.get<ByProject>('/api/provision/:projectId', async (request) => {
-    queryOf(request, [])
-    return shownInstance(existing(service, request.params.projectId), service.now())
+    const { fresh } = queryOf(request, ['fresh'])
+    const found = existing(service, request.params.projectId)
+    const record = shownInstance(found, service.now())
+    if (fresh === undefined || choiceField('fresh', fresh, ['true', 'false']) === 'false') return record
+    return await withFreshParts(service, found, record)
   })
   app.get<ByProject>('/api/provision/:projectId/credentials', async (request, reply) => {
     reply.header('Cache-Control', 'no-store')

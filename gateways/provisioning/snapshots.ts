@@ -43,10 +43,10 @@ export function snapshotRoutes(app: FastifyInstance, service: ProvisioningServic
       { type: 'SNAPSHOT', request: wanted },
       seconds,
     )
-    if (!isUnderWay(settled)) return { ...settled.result, operation: { id: settled.id, state: settled.state } }
     const { id, type, state } = settled
-    const { snapshotId } = wanted
     const operation = { id, type, state }
+    if (!isUnderWay(settled)) return { ...settled.result, operation }
+    const { snapshotId } = wanted
     return reply.code(202).send({ id: snapshotId, ...wanted, projectId, status: 'IN_PROGRESS', operation })
   })
   app.get<ByProject>('/api/provision/:projectId/snapshot', async (request) => {

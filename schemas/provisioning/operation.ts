@@ -67,12 +67,12 @@ export function isUnderWay({ state }: Pick<Operation, 'state'>): boolean {
 
 /** The id of an operation that was asked for with an `Idempotency-Key`: of the key, and of what was asked for. */
 export function keyedOperationId(key: string, request: string): string {
-  return `${key}#${request}`
+  return `${key}~${request}`
 }
 
 /** Whether two ids come of one key with two requests. */
 export function isOtherRequest(id: string, known: string): boolean {
-  const [key, request] = id.split('#')
-  const [knownKey, knownRequest] = known.split('#')
+  const [key, request] = id.split('~')
+  const [knownKey, knownRequest] = known.split('~')
   return request !== undefined && key === knownKey && request !== knownRequest
 }

@@ -9,6 +9,7 @@ import { type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import { facts } from '../../schemas/provisioning/instance-facts.ts'
 import { instancePlace } from '../../workers/provisioning/runner.ts'
 import { mariadbHere } from './care-mysql-node.ts'
+import { watchedCall } from './described.ts'
 import { eventually, platform } from './platform.ts'
 
 t.setTimeout(240_000)
@@ -25,7 +26,8 @@ async function query(url: string, sql: string): Promise<unknown> {
 }
 
 t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false : 'there is no MariaDB' }, async (t) => {
-  const { call, bus, home, natsFolder, secretKeys } = await platform(t)
+  const { call: plain, bus, home, natsFolder, secretKeys } = await platform(t)
+  const { call, problems } = watchedCall(plain)
   const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
   const wanted = { projectName: 'shop', orgId: 'acme', databaseType: 'MYSQL', tier: 'FREE', backup: { enabled: true } }
   const made = await call('POST', '/api/provision?wait=120', wanted)
@@ -132,6 +134,7 @@ t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false :
   const users = await query(admin, "select count(*) as n from mysql.user where user like 'busbar_replica%'")
   t.same(users, [{ n: 0 }], 'who replicated has no user any more')
   t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
+  t.strictSame([...problems], [], 'answers have what the description of the API says')
 })
 
 t.test('what no server is there for is refused with what to do', async (t) => {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { watchedCall } from './described.ts'
 import { platform, query } from './platform.ts'
 
 t.setTimeout(240_000)
@@ -13,7 +14,8 @@ function has(t: Test, found: object, pattern: object, title: string): void {
 }
 
 t.test('a database lives: made, used, changed, backed up, restored, copied, deleted', async (t) => {
-  const { call, bus, url: address } = await platform(t)
+  const { call: plain, bus, url: address } = await platform(t)
+  const { call, problems } = watchedCall(plain)
   const url = async (project: string) => (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl
 
   const key = { 'Idempotency-Key': 'first' }
@@ -34,6 +36,9 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
     'is ready',
   )
   has(t, made.body, { databaseName: 'orders', masterUsername: 'boss', tags: { team: 'a' } }, 'is what was asked for')
+  const fresh = (await call('GET', '/api/provision/shop?fresh=true')).body
+  has(t, fresh, { members: [{ ready: true }], instances: { ready: 1 }, backup: { archiving: 'OK' } }, 'asked anew')
+  t.ok(fresh.storage.usedGB > 0 && Date.parse(fresh.backup.lastSuccessful) > 0)
   t.notMatch(JSON.stringify(made.body), /password|ciphertext/i, 'no secret is in the record')
   const again = await call('POST', '/api/provision', wanted, key)
   t.equal(again.status, 201, 'the same request under the same key gets the same instance')
@@ -276,4 +281,5 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
     t.same((await call('GET', '/api/provision')).body, [])
   })
   t.ok(bus.connected)
+  t.strictSame([...problems], [], 'answers have what the description of the API says')
 })
