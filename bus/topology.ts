@@ -53,7 +53,7 @@ export const workflowsBucket = 'workflows'
 const maxCallBytes = maxMessageBytes + 128 * 1024
 const maxWaitingCallBytes = 256 * 1024 ** 2
 /** What a function may answer, 6 MB, and the headers. */
-const maxOutcomeBytes = 6 * 1024 ** 2 + 128 * 1024
+export const maxOutcomeBytes = 6 * 1024 ** 2 + 128 * 1024
 /** A body of 1 MB, the headers and the query. */
 const maxDeliveryBytes = 2 * maxMessageBytes
 /** The largest value a key-value bucket takes. */

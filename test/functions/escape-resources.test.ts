@@ -1,5 +1,5 @@
 import t from 'tap'
-import { withNeighbours } from './hosts-support.ts'
+import { until, withNeighbours } from './hosts-support.ts'
 
 t.setTimeout(280_000)
 
@@ -85,6 +85,46 @@ t.test('derivations that take long leave threads for the computations of others'
     for (const reply of await Promise.all(derived)) t.equal(reply.code, 'timeout')
     t.match(await call('good', {}, { timeoutMs: 3_000 }), { value: 32 })
   }),
+)
+
+t.test(
+  'a computation that outlives its call costs only that call, and then the process it cannot be got out of',
+  {
+    timeout: 100_000,
+  },
+  (t) =>
+    withNeighbours(
+      t,
+      async ({ deploy, call, hosts, observations }) => {
+        const derives = (how: string) => `export async function handler() {
+      const key = await crypto.subtle.importKey('raw', new Uint8Array(8), 'PBKDF2', false, ['deriveBits'])
+      const algorithm = { name: 'PBKDF2', hash: 'SHA-512', salt: new Uint8Array(8), iterations: 1_000_000 }
+      const derived = Promise.all(Array.from({ length: 20 }, () => crypto.subtle.deriveBits(algorithm, key, 1024)))
+      ${how} }`
+        const cases = [
+          ['waits-for-it', 'await derived', { code: 'timeout', started: true }],
+          ['leaves-it', 'return 1', { value: 1 }],
+        ] as const
+        for (const [id, how, reply] of cases) {
+          const before = hosts.stats().pids
+          const ended = () => observations.flatMap((each) => (each.type === 'host-ended' ? [each] : []))
+          const deaths = ended().length
+          await deploy(id, derives(how))
+          t.match(await call(id, {}, { timeoutMs: 200 }), reply, id)
+          await until('its host has ended', () => ended().length > deaths)
+          t.match(ended().at(-1), { reason: 'doomed', functionId: id, failed: 0 })
+          t.match(observations.filter((each) => each.type === 'function-set-apart').at(-1), {
+            functionId: id,
+            reason: 'stuck',
+          })
+          await until('another has its place', () => hosts.stats().hosts === 2)
+          t.equal(hosts.stats().pids.filter((pid) => before.includes(pid)).length, 1)
+        }
+        await deploy('new', 'export const handler = (n) => n + 1')
+        t.match(await call('new', 1), { value: 2 }, 'new functions run')
+      },
+      { computingMs: 100 },
+    ),
 )
 
 t.test('several at the same time hurt nobody else either', { timeout: 100_000 }, (t) =>

@@ -278,6 +278,32 @@ t.test('asynchronous calls', async (t) => {
   t.equal(((await call('GET', '/scripts/wide/logs')).body as { logs: unknown[] }).logs.length, 1, 'it ran once')
 })
 
+t.test('a result that the bus does not take is told, and its call is not run again', async (t) => {
+  const place = await platform(t)
+  const { call } = await place.gateway()
+  await place.worker({ hosts: { hosts: 1, maxOutputBytes: 16_000_000 } })
+  const code = 'const handler = (length) => { console.log("run"); return "x".repeat(length) }'
+  for (const [id, length] of [
+    ['stream', 7_000_000],
+    ['server', 8_388_600],
+  ] as const) {
+    await call('POST', '/deploy', { id, code })
+    const { url } = (await call('POST', `/invoke/${id}`, `${length}`, { Prefer: 'respond-async' })).body as {
+      url: string
+    }
+    const outcome = await until(async () => {
+      const { body } = await call('GET', url)
+      return (body as { status: string }).status !== 'pending' && body
+    })
+    t.match(
+      outcome,
+      { status: 'failed', error: 'The result is larger than the bus takes' },
+      `more than the ${id} takes`,
+    )
+    t.equal(((await call('GET', `/scripts/${id}/logs`)).body as { logs: unknown[] }).logs.length, 1)
+  }
+})
+
 t.test('logs, and live', async (t) => {
   const place = await platform(t)
   const { call, url } = await place.gateway()

@@ -128,8 +128,12 @@ export async function until(what: string, holds: () => boolean): Promise<void> {
 export const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Runs attacks in the one host process of functions that are called all the while, and must not lose a call. */
-export async function withNeighbours(t: Test, run: (stage: Stage) => Promise<void>): Promise<void> {
-  const here = await stage(t, { hosts: 1 })
+export async function withNeighbours(
+  t: Test,
+  run: (stage: Stage) => Promise<void>,
+  options: Partial<FunctionHostsOptions> = {},
+): Promise<void> {
+  const here = await stage(t, { hosts: 1, ...options })
   await here.deploy('quick', 'export const handler = (n) => n')
   await here.deploy(
     'waits',

@@ -1,4 +1,4 @@
-import { createHash, createHmac } from 'node:crypto'
+import { createHash, createHmac, createPublicKey } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { callStart, readReplyHead } from '../../schemas/functions/call.ts'
@@ -476,6 +476,55 @@ t.test('legacy encodings decode as Node has them, whole and in parts', async (t)
     if (JSON.stringify(value) !== JSON.stringify(expected)) t.same(value, expected, `bytes ${bytes}`)
   }
   t.same((await call('decode', { labels: ['replacement'], bytes: [], cut: 0 })).code, 'threw')
+})
+
+t.test('keys from outside have bounds', async (t) => {
+  const { deploy, call } = await stage(t, { hosts: 1 })
+  await deploy(
+    'f',
+    `export async function handler({ format, bytes, jwk, algorithm, usages }) {
+       const data = format === 'jwk' ? jwk : Uint8Array.from(atob(bytes), (char) => char.charCodeAt(0))
+       try { return (await crypto.subtle.importKey(format, data, algorithm, true, usages)).type }
+       catch ({ name, message }) { return name + ': ' + message } }`,
+  )
+  const rsa = (bits: number) => {
+    const modulus = Buffer.alloc(bits / 8, 0xab)
+    return { kty: 'RSA', n: modulus.toString('base64url'), e: 'AQAB' }
+  }
+  const spki = (bits: number) =>
+    createPublicKey({ key: rsa(bits), format: 'jwk' }).export({ type: 'spki', format: 'der' })
+  const base64 = (bytes: Buffer) => ({ bytes: bytes.toString('base64') })
+  const verify = { algorithm: { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }, usages: ['verify'] }
+  const hmac = { algorithm: { name: 'HMAC', hash: 'SHA-256' }, usages: ['sign'] }
+  const bits = 'NotSupportedError: Keys have at most 1048576 bits here'
+  const large = 'NotSupportedError: The key is larger than is used here'
+  const cases: readonly (readonly [title: string, key: object, expected: string])[] = [
+    ['RSA of 4096 bits', { format: 'jwk', jwk: rsa(4096), ...verify }, 'public'],
+    [
+      'RSA of 8192 bits',
+      { format: 'jwk', jwk: rsa(8192), ...verify },
+      'NotSupportedError: RSA keys have at most 4096 bits here',
+    ],
+    [
+      'the same as SPKI',
+      { format: 'spki', ...base64(spki(8192)), ...verify },
+      'NotSupportedError: RSA keys have at most 4096 bits here',
+    ],
+    ['a JWK of 20,000 characters', { format: 'jwk', jwk: { kty: 'oct', k: 'A'.repeat(20_000) }, ...hmac }, large],
+    [
+      'PKCS #8 of 20,000 bytes',
+      { format: 'pkcs8', ...base64(Buffer.alloc(20_000)), ...verify, usages: ['sign'] },
+      large,
+    ],
+    ['HMAC of 128 KiB', { format: 'raw', ...base64(Buffer.alloc(131_072, 1)), ...hmac }, 'secret'],
+    ['HMAC of a byte more', { format: 'raw', ...base64(Buffer.alloc(131_073, 1)), ...hmac }, bits],
+    [
+      'HMAC that says so',
+      { format: 'raw', ...base64(Buffer.alloc(8)), ...hmac, algorithm: { ...hmac.algorithm, length: 2 ** 21 } },
+      bits,
+    ],
+  ]
+  for (const [title, key, expected] of cases) t.equal((await call('f', key)).value, expected, title)
 })
 
 t.test('what user code changes does not reach keys, counts or another name', async (t) => {

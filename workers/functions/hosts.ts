@@ -19,6 +19,8 @@ export interface FunctionHostsOptions {
   readonly maxOutputBytes?: number
   /** Processor time of one call. Default: its time-out. */
   readonly cpuLimitMs?: number
+  /** For so long a computation of `crypto.subtle`, which nothing stops, may outlive its call; then its host ends. Default 5,000. */
+  readonly computingMs?: number
   /** Warm isolates of all hosts; idle ones beyond are disposed. Default 128. */
   readonly maxIsolates?: number
   /** An isolate that was not used for this long is disposed. Default 300,000. */
@@ -53,9 +55,9 @@ const nobody = { uid: 65534, gid: 65534 }
  */
 export async function startFunctionHosts(options: FunctionHostsOptions): Promise<FunctionHosts> {
   const { hosts = availableParallelism(), heapMb = 64, maxOutputBytes = 6_291_456, maxIsolates = 128 } = options
-  const { cpuLimitMs = Number.MAX_SAFE_INTEGER, idleMs = 300_000, user = nobody } = options
+  const { cpuLimitMs = Number.MAX_SAFE_INTEGER, computingMs = 5_000, idleMs = 300_000, user = nobody } = options
   const perHost = Math.max(1, Math.ceil(maxIsolates / hosts))
-  const limits = { heapMb, maxIsolates: perHost, idleMs, cpuLimitMs, maxOutputBytes }
+  const limits = { heapMb, maxIsolates: perHost, idleMs, cpuLimitMs, maxOutputBytes, computingMs }
   const pool = new FunctionPool({
     hosts,
     setup: process.getuid?.() === 0 ? { ...limits, user } : limits,

@@ -5,6 +5,7 @@ import type { Delivery } from '../../bus/handle.ts'
 import { causedId, messageIdHeader } from '../../bus/message.ts'
 import { asking, publish } from '../../bus/publish.ts'
 import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
+import { maxOutcomeBytes } from '../../bus/topology.ts'
 import {
   type Call,
   callHeader,
@@ -73,7 +74,7 @@ async function hasOutcome(bus: Bus, id: string): Promise<boolean> {
 
 async function keepOutcome(bus: Bus, { id, fn }: Call, result: RunResult): Promise<void> {
   let kept = outcomeOf(fn, result)
-  const largest = (bus.connection.info?.max_payload ?? 1_048_576) - frameBytes
+  const largest = Math.min(bus.connection.info?.max_payload ?? 1_048_576, maxOutcomeBytes) - frameBytes
   const headerBytes = Buffer.byteLength(kept.header)
   if (headerBytes > maxHeaderBytes || headerBytes + kept.body.length > largest) {
     const fault = { code: 'output-too-large', message: 'The result is larger than the bus takes' } as const

@@ -46,6 +46,8 @@ export interface Setup {
   readonly idleMs: number
   readonly cpuLimitMs: number
   readonly maxOutputBytes: number
+  /** For so long a computation that cannot be stopped may outlive the call that asked for it, and then its isolate. */
+  readonly computingMs: number
   /** The user and group to become, once everything is loaded; absent when there is nothing to drop. */
   readonly user?: { readonly uid: number; readonly gid: number }
 }

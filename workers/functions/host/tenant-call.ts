@@ -24,6 +24,7 @@ export interface TenantHost<Tenant> {
   readonly guests: GuestSupply
   readonly slots: RunningSlots
   readonly cpuLimitMs: number
+  readonly computingMs: number
   /** An operation of the supervisor's. Never answers once the tenant has ended. */
   readonly forward: (tenant: Tenant, name: ForwardedOperation, argument: string, invocationId: string) => Forwarded
   /** Answers whether promises given to waitUntil are open. */

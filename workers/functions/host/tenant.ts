@@ -8,8 +8,6 @@ import type { Trust } from './trust.ts'
 /** Between the end of a time-out and the moment when nobody waits any longer for the isolate to give in. */
 const graceMs = 150
 const stuckMs = 2_000
-/** For so long a computation that cannot be stopped may outlive the call that asked for it, and then its isolate. */
-const computingMs = 5_000
 
 /**
  * One revision of one function in its isolate. Its code is entered by one entry at a time: a call starts, an operation's answer comes, a
@@ -183,7 +181,7 @@ export class Tenant {
       this.#entries = this.#entries.filter((each) => each !== entry)
       this.#finish(entry.call, () => this.#host.fault(entry.call, 'timeout', timeoutText))
     }
-    if (this.idle && this.#operations.computing() > 0 && now - this.lastUsed > computingMs) this.retire()
+    if (this.idle && this.#operations.computing() > 0 && now - this.lastUsed > this.#host.computingMs) this.retire()
     if (this.#waitsUntil !== 0 && this.#waitsUntil < now) {
       this.#waitsUntil = 0
       this.retire()
@@ -305,7 +303,7 @@ export class Tenant {
   #watchComputing(): void {
     setTimeout(() => {
       if (this.#operations.computing() > 0) this.#host.doomed(this, 'stuck')
-    }, computingMs)
+    }, this.#host.computingMs)
   }
 
   #endWhenIdle(): void {

@@ -139,12 +139,13 @@ export class Tenants {
   }
 
   #makeHosting(sandbox: string, slots: RunningSlots): TenantHost<Tenant> {
-    const { heapMb, cpuLimitMs, maxOutputBytes } = this.#setup
+    const { heapMb, cpuLimitMs, maxOutputBytes, computingMs } = this.#setup
     const limits = JSON.stringify({ maxOutputBytes })
     return {
       guests: new GuestSupply({ heapMb, sandbox, limits, wrap: wrapProgram }),
       slots,
       cpuLimitMs,
+      computingMs,
       forward: (...operation) => this.#forward(...operation),
       reply: (call, reply) => this.#reply(call, reply),
       fault: (call, code, message) => this.#fault(call, { code, message, stack: null }),
