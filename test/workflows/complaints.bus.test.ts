@@ -44,6 +44,17 @@ const gate = definePlugin({
     return {}
   },
 })
+const quick = definePlugin({
+  id: 'test.quick',
+  name: 'Quick',
+  category: 'Custom',
+  description: 'Does something, but not while it is decided.',
+  input: Type.Object({}),
+  output: Type.Object({}),
+  example: '',
+  effect: 'idempotent',
+  run: async () => ({}),
+})
 const large = definePlugin({
   id: 'test.large',
   name: 'Large',
@@ -54,7 +65,9 @@ const large = definePlugin({
   example: '',
   run: async ({ input: { bytes } }) => ({ text: 'x'.repeat(bytes) }),
 })
-const plugins = new Map<string, Plugin>([log, gate, large, parallel, foreach].map((each) => [each.manifest.id, each]))
+const plugins = new Map<string, Plugin>(
+  [log, gate, quick, large, parallel, foreach].map((each) => [each.manifest.id, each]),
+)
 
 async function engineOf(bus: Bus, more: Partial<EngineOptions> = {}) {
   return await startWorkflowEngine({
@@ -107,6 +120,7 @@ async function ended(bus: Bus, executionId: string): Promise<ExecutionState> {
 }
 
 const held = (name: string) => task(name, { type: 'test.gate', properties: { name } })
+const does = (name: string) => task(name, { type: 'test.quick' })
 const say = (name: string) => task(name, { properties: { message: name } })
 
 async function stage(t: Pick<Tap, 'teardown'>) {
@@ -211,18 +225,18 @@ const batches: Record<string, { plan: (name: string) => FlowPlan; flows: number;
   },
   'of one flow, whose tasks are on the queue': {
     plan: (name) =>
-      plan([task('both', { type: 'core.parallel', blocks: { tasks: [held(name), say('beside')] } })], { name }),
+      plan([task('both', { type: 'core.parallel', blocks: { tasks: [does('first'), held(name)] } })], { name }),
     flows: 1,
     namespace: 'default',
   },
   'of three flows, whose tasks are on the queue': {
     plan: (name) =>
-      plan([task('both', { type: 'core.parallel', blocks: { tasks: [held(name), say('beside')] } })], { name }),
+      plan([task('both', { type: 'core.parallel', blocks: { tasks: [does('first'), held(name)] } })], { name }),
     flows: 3,
     namespace: 'default',
   },
   'of one flow, whose tasks follow on results': {
-    plan: (name) => plan([say('x'), say('y'), task('then', { ...held(name), needs: ['x', 'y'] })], { name }),
+    plan: (name) => plan([does('x'), does('y'), { ...held(name), needs: ['x', 'y'] }], { name }),
     flows: 1,
     namespace: 'default',
   },
@@ -241,8 +255,8 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
     const ids: string[] = []
     for (let n = 0; n < 200; n++) ids.push(await run(bus, flows[n % flows.length]!))
     // Behind all of it, and with tasks of every kind.
-    const both = task('both', { type: 'core.parallel', blocks: { tasks: [say('b'), say('c')] } })
-    const own = await run(bus, await save(bus, plan(sequence(say('a'), both, say('d')), { name: 'interactive' })))
+    const both = task('both', { type: 'core.parallel', blocks: { tasks: [does('b'), does('c')] } })
+    const own = await run(bus, await save(bus, plan(sequence(say('a'), both, does('d')), { name: 'interactive' })))
     let engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8 })
     t.teardown(() => engine.stop())
     t.equal((await ended(bus, own)).stage, 'success')
