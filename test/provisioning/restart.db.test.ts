@@ -1,11 +1,13 @@
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import t from 'tap'
+import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
 import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
 import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
+import { supervisorSocket } from '../../workers/provisioning/supervisor/place.ts'
 import { startCommand } from '../support/command.ts'
 import { eventually, leftovers, platform, query } from './platform.ts'
 
@@ -14,7 +16,8 @@ t.setTimeout(120_000)
 const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', tier: 'FREE' }
 
 t.test('servers come back whoever has their numbers and ports by then; nobody else is touched', async (t) => {
-  const p = await platform(t, { worker: false })
+  const installed = findAllPostgres('/usr/bin:/bin', unprivilegedAccount(tmpdir()))
+  const p = await platform(t, { worker: false, postgres: async () => installed })
   const worker = await p.startWorker()
   const made = await p.call('POST', '/api/provision?wait=60', shop)
   t.equal(made.status, 201, JSON.stringify(made.body))
@@ -53,11 +56,22 @@ t.test('servers come back whoever has their numbers and ports by then; nobody el
   // Root alone has servers of another account.
   const visitor = account === undefined ? null : spawn('/bin/sleep', ['300'], { cwd: data, stdio: 'ignore' })
   t.teardown(() => visitor?.kill('SIGKILL'))
+  // Its program was uninstalled meanwhile.
+  installed.length = 0
   t.equal((await p.call('DELETE', '/api/provision/shop?wait=60')).status, 200)
   t.notOk(existsSync(data))
   t.equal(visitor?.exitCode ?? visitor?.signalCode ?? null, null, 'an administrator looked around in the folder')
   visitor?.kill('SIGKILL')
   await eventually(async () => t.strictSame(leftovers(p.home), []))
+})
+
+t.test('where others can write a supervisor listens only in a folder of its own', async (t) => {
+  const home = join(tmpdir(), 'x'.repeat(120))
+  const folder = dirname(supervisorSocket(home))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  t.equal(statSync(folder).mode & 0o777, 0o700)
+  chmodSync(folder, 0o777)
+  t.throws(() => supervisorSocket(home), { message: /is not ours alone/ })
 })
 
 t.test('of supervisors that begin at the same time behind a dead one, one is', async (t) => {

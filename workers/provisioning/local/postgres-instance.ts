@@ -12,7 +12,7 @@ import { superuser } from './postgres-settings.ts'
 export interface PostgresInstance {
   readonly folders: InstanceFolders
   readonly control: MemberControl
-  /** @throws {Rejected} `provisioning/engine-missing` when its program is gone */
+  /** Its `binFolder` @throws {Rejected} `provisioning/engine-missing` when its program is gone */
   nodeOf(member: Member): PostgresNode
   /** @throws {Unavailable} when it has none at the moment */
   primary(): PostgresNode
@@ -36,10 +36,12 @@ export async function openPostgres(place: LocalPlace, instance: Instance): Promi
     return place.keys.open(envelope, passwordContext(instance.uid, which === 'superuser' ? 'superuser' : 'master'))
   }
   const nodeOf = ({ name, port, version }: Member): PostgresNode => ({
-    // A newer minor of the same major does as well: the one it had may have been replaced.
-    binFolder: (
-      installations.find((each) => each.version === version) ?? chooseInstallation(installations, majorOf(version))
-    ).binFolder,
+    // Looked for when it is wanted: what is stopped or removed needs no program. A newer minor of the same major does as well: the one
+    // it had may have been replaced.
+    get binFolder() {
+      const own = installations.find((each) => each.version === version)
+      return (own ?? chooseInstallation(installations, majorOf(version))).binFolder
+    },
     dataFolder: join(folders.members, name, 'data'),
     port,
     logFile: join(folders.members, name, 'log', 'server.log'),
