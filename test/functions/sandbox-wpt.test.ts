@@ -1,10 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { stage } from './hosts-support.ts'
 
 /**
- * Web Platform Tests' data for URLs, run inside the sandbox. The data is not part of this repository: put urltestdata.json,
- * setters_tests.json and toascii.json (web-platform-tests/wpt, url/resources) into `.busbar/wpt` to run them.
+ * Web Platform Tests, run inside the sandbox. They are not part of this repository: put urltestdata.json, setters_tests.json and
+ * toascii.json (web-platform-tests/wpt, url/resources) into `.busbar/wpt` to run those for URLs, and `encoding/**` with its `.any.js` files
+ * and their `resources` into `.busbar/wpt/encoding` to run those for encodings.
  */
 const folder = new URL('../../.busbar/wpt/', import.meta.url)
 const files = ['urltestdata', 'setters_tests', 'toascii'] as const
@@ -54,3 +55,64 @@ t.test('Web Platform Tests for URL pass', { skip: !there && 'no data in .busbar/
     t.ok(cases.length > 0 && passed >= cases.length * floor, `${file}: ${passed} of ${cases.length}`)
   }
 })
+
+/** What the tests of encodings use of the suite's own harness; each result is a name, and true or what was wrong. */
+const harness = `
+  const results = []
+  const shown = (value) => typeof value === 'string' ? JSON.stringify(value) : String(value)
+  const fail = (text) => { throw new Error(text) }
+  const test = (run, name) => { try { run({}); results.push([name, true]) } catch (error) { results.push([name, String(error)]) } }
+  const assert_equals = (got, wanted) => Object.is(got, wanted) || fail(shown(got) + ' is not ' + shown(wanted))
+  const assert_not_equals = (got, other) => Object.is(got, other) && fail(shown(got))
+  const assert_true = (got) => assert_equals(got, true)
+  const assert_false = (got) => assert_equals(got, false)
+  const assert_array_equals = (got, wanted) => {
+    assert_equals(got.length, wanted.length)
+    wanted.forEach((each, at) => assert_equals(got[at], each)) }
+  const assert_throws_js = (type, run) => {
+    try { run() } catch (error) { return assert_equals(error.constructor, type) }
+    fail('nothing was thrown') }
+  const format_value = shown
+  const setup = () => {}
+  const subsetTest = (kind, ...given) => kind(...given)
+  const createBuffer = (type, length) => new globalThis[type](length)`
+
+const encodings = new URL('encoding/', folder)
+const encodingFiles = existsSync(encodings)
+  ? (readdirSync(encodings, { recursive: true }) as string[])
+      .filter((file) => /^(?!streams).*[.]any[.]js$/.test(file))
+      .sort()
+  : []
+
+/** The file behind the scripts of its own folder that it asks for. */
+function withScripts(file: string): string {
+  const url = new URL(file, encodings)
+  const text = readFileSync(url, 'utf8')
+  const scripts = [...text.matchAll(/^\/\/ META: script=(?!\/)(\S+)$/gm)].map(([, script = '']) => new URL(script, url))
+  return [...scripts.map((script) => readFileSync(script, 'utf8')), text].join('\n;')
+}
+
+t.test(
+  'Web Platform Tests for encodings pass',
+  { skip: encodingFiles.length === 0 && 'no data in .busbar/wpt/encoding', timeout: 120_000 },
+  async (t) => {
+    const { deploy, call } = await stage(t, { hosts: 1 })
+    let count = 0
+    for (const file of encodingFiles) {
+      await deploy('wpt', `${harness}\n;${withScripts(file)}\n;exports.handler = () => results`)
+      const { value, message } = await call('wpt', null, { timeoutMs: 60_000 })
+      // There is no shared memory.
+      const results = ((value ?? []) as [string, true | string][]).filter(
+        ([name]) => !name.includes('SharedArrayBuffer'),
+      )
+      t.ok(results.length > 0, `${file}: ${results.length} ${message ?? ''}`)
+      t.same(
+        results.filter(([, passed]) => passed !== true),
+        [],
+        file,
+      )
+      count += results.length
+    }
+    t.comment(`${count} tests`)
+  },
+)

@@ -454,7 +454,7 @@ t.test('legacy encodings decode as Node has them, whole and in parts', async (t)
        }) }`,
   )
   const labels =
-    'utf-8 ibm866 iso-8859-2 iso-8859-6 iso-8859-8-i iso-8859-16 koi8-r koi8-u macintosh windows-874 windows-1252 ascii x-mac-cyrillic gbk gb18030 big5 euc-jp iso-2022-jp shift_jis euc-kr utf-16be utf-16le x-user-defined'.split(
+    'utf-8 ibm866 iso-8859-2 iso-8859-6 iso-8859-8-i iso-8859-16 koi8-r koi8-u macintosh windows-874 windows-1252 ascii x-mac-cyrillic gbk gb18030 utf-16be utf-16le x-user-defined'.split(
       ' ',
     )
   const inputs = fc.sample(fc.uint8Array({ minLength: 2, maxLength: 300 }), { numRuns: 40, seed: 4 })
@@ -476,6 +476,57 @@ t.test('legacy encodings decode as Node has them, whole and in parts', async (t)
     if (JSON.stringify(value) !== JSON.stringify(expected)) t.same(value, expected, `bytes ${bytes}`)
   }
   t.same((await call('decode', { labels: ['replacement'], bytes: [], cut: 0 })).code, 'threw')
+})
+
+t.test('encodings that Node decodes otherwise decode as the standard has them, whole and byte by byte', async (t) => {
+  const { deploy, call } = await stage(t, { hosts: 1 })
+  await deploy(
+    'decode',
+    `export function handler(cases) {
+       return cases.map(([label, hex]) => {
+         const bytes = Uint8Array.from(hex.split(' '), (byte) => parseInt(byte, 16))
+         const parts = new TextDecoder(label)
+         let text = ''
+         for (const byte of bytes) text += parts.decode(Uint8Array.of(byte), { stream: true })
+         return [new TextDecoder(label).decode(bytes), text + parts.decode()] }) }`,
+  )
+  // Source: the tables and the algorithms of the Encoding standard.
+  const cases: readonly (readonly [label: string, bytes: string, text: string])[] = [
+    ['euc-kr', 'C7 D1 B1 DB', '한글'],
+    ['euc-kr', '81 41 81 42', '갂갃'],
+    ['ks_c_5601-1987', 'A2 E6 A2 E7', '€®'],
+    ['euc-kr', '81 20 41', '\ufffd A'],
+    ['big5', 'A4 A4', '中'],
+    ['big5-hkscs', '88 59 C6 D8 C8 FB', 'À¨ø'],
+    ['big5', '88 62 88 A3', '\u00ca\u0304\u00ea\u0304'],
+    ['big5', '81 40 81 81', '\ufffd@\ufffd'],
+    ['shift_jis', '82 A0 B1 80 81 7C', 'あｱ\u0080－'],
+    ['euc-jp', 'A4 A2 8F B0 A1 8E B1', 'あ丂ｱ'],
+    ['iso-2022-jp', '1B 24 42 24 22 1B 28 42 41', 'あA'],
+    ['iso-2022-jp', '1B 24', '\ufffd$'],
+    ['utf-8', 'F0 9F 41 E2 82', '\ufffdA\ufffd'],
+  ]
+  const { value } = await call('decode', cases)
+  t.same(
+    value,
+    cases.map(([, , text]) => [text, text]),
+  )
+})
+
+t.test('long texts are decoded in pieces, and streams that were left open make room', async (t) => {
+  const { deploy, call } = await stage(t, { hosts: 1 })
+  await deploy(
+    'f',
+    `export function handler() {
+       const text = 'aé€😀'.repeat(100_000)
+       const bytes = new TextEncoder().encode(text)
+       const same = new TextDecoder().decode(bytes) === text
+       const streams = Array.from({ length: 65 }, () => new TextDecoder())
+       for (const stream of streams) stream.decode(Uint8Array.of(0xe2, 0x82), { stream: true })
+       const last = (stream) => { try { return stream.decode(Uint8Array.of(0xac)) } catch ({ name }) { return name } }
+       return [same, last(streams[0]), last(streams[0]), last(streams[1]), last(streams[64])] }`,
+  )
+  t.same((await call('f')).value, [true, 'RangeError', '\ufffd', '€', '€'])
 })
 
 t.test('keys from outside have bounds', async (t) => {

@@ -1,8 +1,9 @@
 import type { AsyncOperation, SyncOperation } from '../sandbox/operations.ts'
 import { pack } from '../sandbox/wire.ts'
+import { OperationError, refusal } from './operations-error.ts'
 import { LOG_LIMITS, type LogLimits, type LogLine, logSink } from './operations-log.ts'
 import { isLong, subtleOperation } from './operations-subtle.ts'
-import { OperationError, refusal, syncOperations } from './operations-sync.ts'
+import { syncOperations } from './operations-sync.ts'
 
 /** What the operations of one isolate need of the process around it. */
 export interface OperationsOptions {

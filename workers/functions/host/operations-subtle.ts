@@ -1,6 +1,6 @@
 import { webcrypto } from 'node:crypto'
 import { unpack } from '../sandbox/wire.ts'
-import { OperationError } from './operations-sync.ts'
+import { OperationError } from './operations-error.ts'
 
 const { subtle } = webcrypto
 

@@ -1,25 +1,12 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { SYNC_DIGEST_BYTES, type SyncOperation, URL_PARTS } from '../sandbox/operations.ts'
 import { unpack } from '../sandbox/wire.ts'
+import { decoding, encodingName } from './operations-decode.ts'
+import { OperationError } from './operations-error.ts'
 import type { LogSink } from './operations-log.ts'
-
-/** What an operation refuses; the guest throws it under this name. */
-export class OperationError extends Error {
-  constructor(name: 'TypeError' | 'RangeError' | (string & {}), message: string) {
-    super(message)
-    this.name = name
-  }
-}
-
-/** `'!'` + the error as the guest reads it. Nothing of the host but a message meant for guests passes. */
-export function refusal(error: unknown): string {
-  if (error instanceof OperationError) return `!${JSON.stringify({ name: error.name, message: error.message })}`
-  return `!${JSON.stringify({ name: 'OperationError', message: 'The operation failed' })}`
-}
 
 const MAX_URL_CHARS = 65_536
 const MAX_RANDOM = 65_536
-const MAX_DECODERS = 64
 
 type Handler = (argument: string) => string
 
@@ -66,37 +53,6 @@ function setUrlPart(argument: string): string {
   }
   return urlText(url)
 }
-
-function decoding(): Handler {
-  const streams = new Map<number, TextDecoder>()
-  return (argument) => {
-    const { head, rest } = unpack<[string, boolean, boolean, number, boolean]>(argument)
-    const [label, fatal, ignoreBOM, id, stream] = head
-    const decoder = streams.get(id) ?? decoderFor(label, fatal, ignoreBOM)
-    if (stream && !streams.has(id)) {
-      if (streams.size >= MAX_DECODERS)
-        throw new OperationError('RangeError', `More than ${MAX_DECODERS} streaming decoders are open`)
-      streams.set(id, decoder)
-    }
-    if (!stream) streams.delete(id)
-    try {
-      return decoder.decode(Buffer.from(rest, 'latin1'), { stream })
-    } catch {
-      streams.delete(id)
-      throw new OperationError('TypeError', 'The encoded data was not valid')
-    }
-  }
-}
-
-function decoderFor(label: string, fatal: boolean, ignoreBOM: boolean): TextDecoder {
-  try {
-    return new TextDecoder(label, { fatal, ignoreBOM })
-  } catch {
-    throw new OperationError('RangeError', `No such encoding: ${JSON.stringify(String(label).slice(0, 50))}`)
-  }
-}
-
-const encodingName = (label: string): string => decoderFor(label, false, false).encoding
 
 function random(argument: string): string {
   const count = Number(argument)

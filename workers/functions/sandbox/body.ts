@@ -109,7 +109,7 @@ export function encodeUtf8(text: string): Uint8Array<ArrayBuffer> {
 /** UTF-8 without errors (U+FFFD for what is none). */
 export function decodeUtf8(bytes: Uint8Array): string {
   if (byteLength(bytes) === 0) return ''
-  return ask('decode', pack(['utf-8', false, false, 0, false], latin1(bytes)))
+  return ask('decode', pack(['utf-8', false, false, 0, false, false], latin1(bytes)))
 }
 
 /** The body of a call, as text or as bytes, whichever is asked for. */

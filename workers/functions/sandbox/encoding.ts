@@ -2,7 +2,7 @@
 import { encodeUtf8, fromBase64, putScalar, scalarAt, toBase64 } from './body.ts'
 import { DOMException } from './dom-exception.ts'
 import { ask } from './host.ts'
-import { bytesOf, NativeUint8Array, toText } from './intrinsics.ts'
+import { byteLength, bytesOf, NativeUint8Array, subarray, toText } from './intrinsics.ts'
 import { need } from './url.ts'
 import { latin1, pack } from './wire.ts'
 
@@ -31,12 +31,16 @@ export class TextEncoder {
 }
 
 let lastDecoder = 0
+/** Decoded at a time: the host does it in the thread that all isolates of its process share. */
+const PIECE = 262_144
 
 export class TextDecoder {
   readonly #encoding: string
   readonly #fatal: boolean
   readonly #ignoreBOM: boolean
   readonly #id = ++lastDecoder
+  /** In the middle of a stream. */
+  #open = false
   constructor(label: unknown = 'utf-8', options?: { fatal?: unknown; ignoreBOM?: unknown }) {
     const name = toText(label)
     this.#encoding = name === 'utf-8' ? name : ask('encoding', name)
@@ -55,8 +59,20 @@ export class TextDecoder {
   decode(input?: unknown, options?: { stream?: unknown }): string {
     const bytes = input === undefined ? new NativeUint8Array(0) : bytesOf(input)
     if (bytes === null) throw new TypeError('The input must be an ArrayBuffer or a view of one')
-    const head = [this.#encoding, this.#fatal, this.#ignoreBOM, this.#id, Boolean(options?.stream)]
-    return ask('decode', pack(head, latin1(bytes)))
+    const stream = Boolean(options?.stream)
+    const length = byteLength(bytes)
+    let text = ''
+    let at = 0
+    for (; length - at > PIECE; at += PIECE) text += this.#decode(subarray(bytes, at, at + PIECE), true)
+    return text + this.#decode(subarray(bytes, at), stream)
+  }
+  #decode(bytes: Uint8Array, stream: boolean): string {
+    const goesOn = this.#open
+    this.#open = false
+    const head = [this.#encoding, this.#fatal, this.#ignoreBOM, this.#id, stream, goesOn]
+    const text = ask('decode', pack(head, latin1(bytes)))
+    this.#open = stream
+    return text
   }
 }
 

@@ -37,7 +37,7 @@ function decodePart(given: string): string {
     bytes[to++] = byte
   }
   const decoded = latin1(bytes.subarray(0, to))
-  return ascii ? decoded : ask('decode', pack(['utf-8', false, true, 0, false], decoded))
+  return ascii ? decoded : ask('decode', pack(['utf-8', false, true, 0, false, false], decoded))
 }
 
 function hex(byte: number): number {

@@ -14,7 +14,7 @@ export interface SyncOperations {
   readonly 'url-parse': string
   /** Argument JSON `[href, part, value]`; value as for `url-parse`. */
   readonly 'url-set': string
-  /** Packet, head `[label, fatal, ignoreBOM, decoderId, stream]`, rest the bytes; value: the decoded text. */
+  /** Packet, head `[label, fatal, ignoreBOM, decoderId, stream, goesOn]`, rest the bytes; value: the decoded text. */
   readonly decode: string
   /** Argument: an encoding label; value: the encoding's canonical name. */
   readonly encoding: string
