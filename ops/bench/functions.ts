@@ -16,7 +16,7 @@ import { keepResult } from './results.ts'
  * of the isolate hosts by themselves; the first call after a deploy; memory of many functions; a neighbour's calls under attack. Prints one
  * JSON line and keeps it.
  *
- *     node ops/bench/functions.ts [--seconds=4] [--rounds=3] [--warm-up=8] [--connections=16] [--cold=50] [--many=100,500] [--no-attacks] [--no-keep]
+ *     node ops/bench/functions.ts [--seconds=4] [--rounds=3] [--warm-up=8] [--connections=16,64] [--cold=50] [--many=100,500] [--no-attacks] [--no-keep]
  *
  * Targets: workerd's throughput for the echo, 0.6 of it for the transform; first response 10 ms after a deploy; 2 MB a function.
  */
@@ -26,7 +26,7 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '4' },
     rounds: { type: 'string', default: '3' },
     'warm-up': { type: 'string', default: '8' },
-    connections: { type: 'string', default: '16' },
+    connections: { type: 'string', default: '16,64' },
     cold: { type: 'string', default: '50' },
     many: { type: 'string', default: '100,500' },
     attacks: { type: 'boolean', default: true },
@@ -36,7 +36,8 @@ const { values } = parseArgs({
 const seconds = Number(values.seconds)
 /** Of each side before the first round: the engines compile what is run often, and both are services that run for long. */
 const warmUpSeconds = Number(values['warm-up'])
-const connections = Number(values.connections)
+/** Each has one call under way: few for the latency, more for the throughput. */
+const connections = values.connections.split(',').map(Number)
 
 const handlers = {
   echo: '(data) => data',
@@ -107,21 +108,31 @@ async function measureThroughput(binary: string, folder: string) {
         workerd: { workerd: () => cpuMs(workerd.pid, true) },
       }
       for (const url of Object.values(sides)) {
-        refuseWrong(await load({ ...taskFor(url, bodies[name]), seconds: warmUpSeconds }))
+        refuseWrong(await load({ ...taskFor(url, bodies[name], connections[0]!), seconds: warmUpSeconds }))
       }
-      const results = { busbar: [] as Side[], workerd: [] as Side[] }
-      for (let each = 0; each < Number(values.rounds); each++) {
-        const turn = each % 2 === 0 ? (['busbar', 'workerd'] as const) : (['workerd', 'busbar'] as const)
-        for (const side of turn) results[side].push(await measureSide(load, sides[side], bodies[name], probes[side]))
+      const measured: Record<string, unknown> = {}
+      for (const count of connections) {
+        const measure = (side: 'busbar' | 'workerd') =>
+          measureSide(load, taskFor(sides[side], bodies[name], count), probes[side])
+        measured[count] = await inTurn(measure)
       }
-      const busbar = median(results.busbar)
-      const peer = median(results.workerd)
-      cases[name] = { busbar, workerd: peer, ratio: round(busbar.requestsPerSecond / peer.requestsPerSecond) }
+      cases[name] = measured
     }
     return { cases, deployToFirstResponse: await measureDeploys(gateway) }
   } finally {
     await workerd.stop()
   }
+}
+
+async function inTurn(measure: (side: 'busbar' | 'workerd') => Promise<Side>) {
+  const results = { busbar: [] as Side[], workerd: [] as Side[] }
+  for (let each = 0; each < Number(values.rounds); each++) {
+    const turn = each % 2 === 0 ? (['busbar', 'workerd'] as const) : (['workerd', 'busbar'] as const)
+    for (const side of turn) results[side].push(await measure(side))
+  }
+  const busbar = median(results.busbar)
+  const workerd = median(results.workerd)
+  return { busbar, workerd, ratio: round(busbar.requestsPerSecond / workerd.requestsPerSecond) }
 }
 
 interface Side {
@@ -132,7 +143,7 @@ interface Side {
   readonly cpuUs: Readonly<Record<string, number | null>>
 }
 
-function taskFor(url: URL, body: string) {
+function taskFor(url: URL, body: string, connections: number) {
   const head = `POST ${url.pathname} HTTP/1.1\r\nhost: ${url.host}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`
   return {
     host: url.hostname,
@@ -146,11 +157,9 @@ function taskFor(url: URL, body: string) {
 
 async function measureSide(
   load: ReturnType<typeof loader>,
-  url: URL,
-  body: string,
+  task: ReturnType<typeof taskFor>,
   probes: Readonly<Record<string, () => number | null>>,
 ): Promise<Side> {
-  const task = taskFor(url, body)
   refuseWrong(await load({ ...task, seconds: Math.min(1, seconds) }))
   const before = Object.entries(probes).map(([name, probe]) => ({ name, probe, from: probe() }))
   const result = await load({ ...task, seconds })
@@ -225,7 +234,7 @@ async function spin(bare: Awaited<ReturnType<typeof bareHosts>>, name: Case, ms:
   const loop = async () => {
     for (; performance.now() < end; calls++) requireResponse(await bare.call(name, bodies[name]))
   }
-  await Promise.all(Array.from({ length: connections }, loop))
+  await Promise.all(Array.from({ length: connections[0]! }, loop))
   return calls
 }
 
