@@ -3,6 +3,7 @@ import { asking } from '../../bus/publish.ts'
 import { provisioningSubject } from '../../bus/subject.ts'
 import { type ErrorCode, errorCodes } from '../../schemas/errors.ts'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
+import type { Requested } from '../../schemas/provisioning/instance-facts.ts'
 import type { Answer, Question } from '../../schemas/provisioning/question.ts'
 import type { ProvisioningService } from './service.ts'
 
@@ -30,6 +31,15 @@ export function asker(bus: Bus): ProvisioningService['ask'] {
     if ('answer' in reply) return reply.answer as T
     throw failed(reply.failure)
   }
+}
+
+/** Parameters for which there is no server yet. @throws {Rejected} `provisioning/invalid-parameter`; {Unavailable} when no worker answers */
+export async function requireParameters(
+  service: ProvisioningService,
+  { databaseType, version, parameters }: Pick<Requested, 'databaseType' | 'version' | 'parameters'>,
+): Promise<void> {
+  if (Object.keys(parameters).length === 0) return
+  await service.ask('check-new-parameters', {}, { databaseType, version, parameters })
 }
 
 function failed({ kind, code, message, details, hint }: Extract<Answer, { failure: unknown }>['failure']): Error {

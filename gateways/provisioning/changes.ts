@@ -39,6 +39,7 @@ export function changeRoutes(app: FastifyInstance, service: ProvisioningService)
   })
   app.post<ByProject>('/api/provision/:projectId/upgrade', async (request, reply) => {
     const version = versionField('version', bodyOf(request, ['version']).version)
+    await askOf(service, request.params.projectId, 'check-operation', { type: 'UPGRADE' })
     await requireNewer(service, existing(service, request.params.projectId), version)
     return await begin(service, request, reply, { type: 'UPGRADE', request: { version } })
   })

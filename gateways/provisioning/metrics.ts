@@ -47,6 +47,7 @@ export function metricsRoutes(app: FastifyInstance, service: ProvisioningService
       const { projectId } = request.params
       bodyOf(request, [])
       const seconds = waitOf(queryOf(request, ['wait']), enableSeconds)
+      await askOf(service, projectId, 'check-operation', { type })
       const settled = await operate(service, { request, reply }, projectId, { type }, seconds)
       if (settled.state !== 'SUCCEEDED') return replyInstance(service, reply, projectId, settled)
       const { audit } = existing(service, projectId)

@@ -15,6 +15,7 @@ import {
   type SavedGroup,
 } from '../../schemas/provisioning/parameter-group.ts'
 import { databaseTypes } from '../../schemas/provisioning/tiers.ts'
+import { requireParameters } from './ask.ts'
 import { time } from './instance-view.ts'
 import { nameField, parameterLimits } from './provision-body.ts'
 import { bodyOf, choiceField, invalid, textField, textsField } from './request.ts'
@@ -88,6 +89,7 @@ async function save(
     by,
     at: service.now(),
   }
+  await requireParameters(service, { ...saved, version: null })
   const { state } = await decide(service.bus, {
     ...groupPlace(name),
     aggregate: parameterGroup,

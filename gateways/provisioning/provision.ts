@@ -9,6 +9,7 @@ import { decideClaim, namespace } from '../../schemas/provisioning/namespace.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { statuses, statusOf } from '../../schemas/provisioning/status.ts'
 import { databaseTypes, estimate, tierNames } from '../../schemas/provisioning/tiers.ts'
+import { requireParameters } from './ask.ts'
 import { shownCredentials } from './credentials-view.ts'
 import { withFreshParts } from './fresh-view.ts'
 import { shownInstance } from './instance-view.ts'
@@ -79,6 +80,7 @@ async function provision(service: ProvisioningService, request: FastifyRequest, 
   const own = { uid: randomUUID(), by: service.actorOf(request), at: service.now() }
   const wanted = await withGroup(service, provisionBody(request, own))
   await requireEngine(service, wanted)
+  await requireParameters(service, wanted)
   return await make(service, { request, reply }, wanted, { type: 'CREATE', seconds })
 }
 

@@ -1,6 +1,6 @@
 /** A question of a gateway to the worker that looks after an instance; JSON on core NATS. */
 export interface Question {
-  /** `engines`, `install`, or what a driver answers of an instance. */
+  /** `engines`, `install`, `check-new-parameters`, `check-operation`, or what a driver answers of an instance. */
   readonly question: string
   readonly projectId?: string
   readonly params: Readonly<Record<string, unknown>>

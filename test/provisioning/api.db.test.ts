@@ -233,6 +233,14 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
 
   await t.test('parameter groups, alerts, set-up, prices', async (t) => {
     const group = { name: 'fast', description: 'd', parameters: { work_mem: '16MB' } }
+    for (const [path, body] of [
+      ['/api/provision', { ...shop, projectName: 'bad', parameters: { nonsense: '1' } }],
+      ['/api/parameter-groups', { ...group, parameters: { nonsense: '1' } }],
+    ] as const) {
+      const refused = await call('POST', path, body)
+      has(t, refused, { status: 422, body: { details: { field: 'parameters.nonsense' } } }, 'is refused at once')
+    }
+    t.equal((await call('GET', '/api/provision/bad')).status, 404)
     t.equal((await call('POST', '/api/parameter-groups', group)).status, 201)
     t.equal((await call('POST', '/api/parameter-groups', group)).status, 409)
     t.equal((await call('GET', '/api/parameter-groups')).body.length, 1)

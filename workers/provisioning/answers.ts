@@ -3,6 +3,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { provisioningSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type InstanceState, requireInstance } from '../../schemas/provisioning/instance.ts'
+import type { OperationType } from '../../schemas/provisioning/instance-facts.ts'
 import type { Answer, Question } from '../../schemas/provisioning/question.ts'
 import type { DatabaseType } from '../../schemas/provisioning/tiers.ts'
 import type { Driver } from './driver.ts'
@@ -77,8 +78,13 @@ async function answerOf(
 ): Promise<unknown> {
   if (question === 'engines') return { driver: driver.name, place: driver.place, engines: await driver.engines() }
   if (question === 'install') return await driver.install(params.databaseType as DatabaseType)
+  if (question === 'check-new-parameters') {
+    return await driver.checkNewParameters(params as unknown as Parameters<Driver['checkNewParameters']>[0])
+  }
   const found = requireInstance(stateOf(projectId ?? ''), projectId ?? '')
   const watch = watchOf(found.projectName)
+  // Throws where it cannot be done.
+  if (question === 'check-operation') return void driver.plan(params.type as OperationType, found)
   // Ready a moment ago: what watches it has not begun.
   if (question === 'metrics') return (await watch?.current()) ?? (found.created ? await driver.measure(found) : null)
   if (question === 'metrics-history') return watch?.history(Number(params.limit)) ?? []

@@ -64,6 +64,12 @@ export interface Driver {
   engines(): Promise<readonly EngineStatus[]>
   /** @throws {Rejected} `provisioning/engine-missing` when it cannot be had */
   install(databaseType: DatabaseType): Promise<void>
+  /** Refuses parameters that no server of the kind would start with, before there is one. @throws {CareFailure} */
+  checkNewParameters(wanted: {
+    readonly databaseType: string
+    readonly version: string | null
+    readonly parameters: Readonly<Record<string, string>>
+  }): Promise<void>
   /** @throws {Rejected} `provisioning/unsupported` */
   plan(type: OperationType, instance: Instance): Plan
   /** Servers that should run are started, at a start of the worker or of the machine. */

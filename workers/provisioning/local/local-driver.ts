@@ -13,6 +13,7 @@ import { type Measured, measure } from './measure.ts'
 import { mysqlPlans } from './mysql-plans.ts'
 import { askMysql, bringUpMysql, observeMysql } from './mysql-questions.ts'
 import { guard, observe, type Watched } from './observe.ts'
+import { checkNewParameters } from './parameters/new-parameters.ts'
 import { type LocalPlace, missingEngine } from './place.ts'
 import { askPostgres } from './questions.ts'
 import { scalePlan } from './scale.ts'
@@ -89,6 +90,7 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
         throw missingEngine(databaseType, error.message)
       })
     },
+    checkNewParameters: (wanted) => checkNewParameters(place, wanted),
     plan(type, { databaseType }) {
       const plan = { POSTGRESQL: plans, MYSQL: mysql, MONGODB: {} as typeof plans }[databaseType][type]
       if (plan !== undefined) return plan

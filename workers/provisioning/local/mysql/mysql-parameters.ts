@@ -32,7 +32,8 @@ const ours: readonly (string | RegExp)[] = [
   /^binlog_/, /^gtid_/, /^master_/, /^relay_/, /^replicate_/, /^rpl_semi_sync_/, /^slave_/, /^ssl_/, /^wsrep_/, /^tls_/, /^feedback/, /^debug/, /^plugin_load/, /^aria_log_dir/, /^log_bin_/, /^extra_/,
 ] // biome-ignore format: a list of names
 
-function isOurs(name: string): boolean {
+/** Whether users may not set it: told by name, in lower case. */
+export function isMysqlPlatformSetting(name: string): boolean {
   return ours.some((entry) => (typeof entry === 'string' ? entry === name : entry.test(name)))
 }
 
@@ -71,7 +72,7 @@ function readValue(variable: Variable, value: string): string {
 function knownVariable(variables: ReadonlyMap<string, Variable>, given: string): Variable {
   const name = given.toLowerCase().replaceAll('-', '_')
   const field = `parameters.${given.slice(0, 80)}`
-  if (isOurs(name)) refuse(`${name} is managed by the platform and cannot be set.`, { field })
+  if (isMysqlPlatformSetting(name)) refuse(`${name} is managed by the platform and cannot be set.`, { field })
   const variable = variables.get(name) ?? refuse(`There is no parameter ${given.slice(0, 80)}.`, { field })
   if (variable.scope === 'SESSION ONLY' || (variable.readOnly === 'YES' && variable.commandLine === null)) {
     refuse(`${name} cannot be set for the server.`, { field })
