@@ -61,14 +61,6 @@ const usual: Readonly<Record<string, string>> = {
   password_encryption: 'scram-sha-256',
 }
 
-/** Debian's PostgreSQL with its client tools, undefined on a machine without. */
-export function debianPostgres(): string | undefined {
-  const folder = '/usr/lib/postgresql'
-  return ['18', '17', '16', '15']
-    .map((major) => join(folder, major, 'bin'))
-    .find((bin) => existsSync(join(bin, 'pg_dump')))
-}
-
 export function careGround(t: Pick<Test, 'teardown'>, binaries = findPostgres()): CareGround {
   const folder = mkdtempSync(join(tmpdir(), 'care-'))
   const account = unprivilegedAccount(folder)

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { PostgresNode } from '../../workers/provisioning/local/postgres-node.ts'
@@ -9,13 +9,14 @@ import { dumpPlain } from '../../workers/provisioning/local/snapshots/plain-dump
 import { exportSnapshot } from '../../workers/provisioning/local/snapshots/postgres-snapshot.ts'
 import { snapshotFile } from '../../workers/provisioning/local/snapshots/snapshot-record.ts'
 import { careGround } from './care-node.ts'
+import { debianPostgres } from './debian-postgres.ts'
 
 t.setTimeout(240_000)
 const ground = careGround(t)
 const node = await ground.create('shop')
 const run = <T>(on: PostgresNode, sql: string) =>
   withSession(on, async (client) => (await client.query(sql)).rows as T[], { user: node.superuser })
-const psql = ['/usr/bin/psql', '/usr/lib/postgresql/15/bin/psql'].find((path) => existsSync(path))
+const psql = join(await debianPostgres(), 'psql')
 let files = 0
 const dump = async (on: PostgresNode, plan: object = {}) => {
   const file = join(ground.folder, `${++files}.sql`)
@@ -55,65 +56,58 @@ await run(node, `
   create function typed(c child) returns int language sql as 'select c.id'; create table uses (c child, m mood[]);
 `) // biome-ignore format: one script
 
-t.test(
-  'a dump of our own loads, and what was loaded dumps the same',
-  psql === undefined ? { skip: 'no psql here' } : {},
-  async (t) => {
-    const { file, text } = await dump(node)
-    await run(node, 'create database copy')
-    const copy = { ...node, database: 'copy' }
-    const load = (database: string, path: string) =>
-      execFileSync(
-        psql!,
-        [
-          '-X',
-          '-q',
-          '-1',
-          '-v',
-          'ON_ERROR_STOP=1',
-          '-h',
-          '127.0.0.1',
-          '-p',
-          String(node.port),
-          '-U',
-          node.superuser.user,
-          '-d',
-          database,
-          '-f',
-          path,
-        ],
-        { env: { PGPASSWORD: node.superuser.password, LC_ALL: 'C' }, stdio: 'pipe' },
-      )
-    load('copy', file)
-    const sorted = (sql: string) => sql.split('\n').sort()
-    t.strictSame(sorted((await dump(copy)).text), sorted(text))
-    for (const sql of [
+t.test('a dump of our own loads, and what was loaded dumps the same', async (t) => {
+  const { file, text } = await dump(node)
+  await run(node, 'create database copy')
+  const copy = { ...node, database: 'copy' }
+  const load = (database: string, path: string) =>
+    execFileSync(
+      psql,
+      [
+        '-X',
+        '-q',
+        '-1',
+        '-v',
+        'ON_ERROR_STOP=1',
+        '-h',
+        '127.0.0.1',
+        '-p',
+        String(node.port),
+        '-U',
+        node.superuser.user,
+        '-d',
+        database,
+        '-f',
+        path,
+      ],
+      { env: { PGPASSWORD: node.superuser.password, LC_ALL: 'C' }, stdio: 'pipe' },
+    )
+  load('copy', file)
+  const sorted = (sql: string) => sql.split('\n').sort()
+  t.strictSame(sorted((await dump(copy)).text), sorted(text))
+  for (const sql of [
     'select md5(string_agg(i::text, \'|\' order by id)) as v from "Odd Name"."It em" i', 'select count(*) as v from derived', 'select total as v from totals', 'select cheap_count() as v',
     'select tableoid::regclass::text as v from log order by n limit 1', "select nextval('counter') as v", 'select count(*) as v from child', 'select count(*) as v from cheaper',
   ]) t.strictSame(await run(copy, sql), await run(node, sql), sql) // biome-ignore format: a list
-    await run(copy, 'insert into "Odd Name"."It em" (amount) values (7)')
-    t.match(
-      await run(copy, 'select id, code, note from "Odd Name"."It em" order by id desc limit 1'),
-      [{ id: 310, code: 301, note: 'none; $$' }],
-      'counters go on, triggers run',
-    )
-    await t.rejects(run(copy, 'insert into child values (5, 999, null); '), { message: /foreign key/ })
+  await run(copy, 'insert into "Odd Name"."It em" (amount) values (7)')
+  t.match(
+    await run(copy, 'select id, code, note from "Odd Name"."It em" order by id desc limit 1'),
+    [{ id: 310, code: 301, note: 'none; $$' }],
+    'counters go on, triggers run',
+  )
+  await t.rejects(run(copy, 'insert into child values (5, 999, null); '), { message: /foreign key/ })
 
-    await run(node, 'create database structure')
-    const schema = await dump(node, { schemaOnly: true })
-    t.notMatch(schema.text, /copy .* from stdin/)
-    load('structure', schema.file)
-    t.match(await run({ ...node, database: 'structure' }, 'select count(*)::int as n from child'), [{ n: 0 }])
-    const one = await dump(node, { tables: ['public.base', 'child'] })
-    t.match(one.text, /create table public\.child/)
-    t.notMatch(one.text, /It em" \(id|create view/)
-    t.notMatch(
-      (await dump(node, { excludeTables: ['derived'] })).text,
-      /create table public.derived|copy public.derived/,
-    )
-    await t.rejects(dump(node, { tables: ['nowhere'] }), { status: 400, field: 'tables', message: /does not exist/ })
-  },
-)
+  await run(node, 'create database structure')
+  const schema = await dump(node, { schemaOnly: true })
+  t.notMatch(schema.text, /copy .* from stdin/)
+  load('structure', schema.file)
+  t.match(await run({ ...node, database: 'structure' }, 'select count(*)::int as n from child'), [{ n: 0 }])
+  const one = await dump(node, { tables: ['public.base', 'child'] })
+  t.match(one.text, /create table public\.child/)
+  t.notMatch(one.text, /It em" \(id|create view/)
+  t.notMatch((await dump(node, { excludeTables: ['derived'] })).text, /create table public.derived|copy public.derived/)
+  await t.rejects(dump(node, { tables: ['nowhere'] }), { status: 400, field: 'tables', message: /does not exist/ })
+})
 
 t.test('where there is no pg_dump for the server, a snapshot is plain unless asked otherwise', async (t) => {
   const request = { projectId: 'shop', snapshotsFolder: join(ground.folder, 'snapshots') }

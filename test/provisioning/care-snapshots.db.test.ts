@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { findPostgres } from '../../ops/local/postgres-binaries.ts'
 import { backupData } from '../../workers/provisioning/local/backup/backup-record.ts'
 import { makeBaseBackup } from '../../workers/provisioning/local/backup/base-backup.ts'
 import { verifyBackup } from '../../workers/provisioning/local/backup/verify.ts'
@@ -16,11 +15,11 @@ import {
   readSnapshot,
   snapshotFile,
 } from '../../workers/provisioning/local/snapshots/snapshot-record.ts'
-import { careGround, debianPostgres } from './care-node.ts'
+import { careGround } from './care-node.ts'
+import { debianPostgres } from './debian-postgres.ts'
 
 t.setTimeout(240_000)
-const binaries = debianPostgres()
-const ground = careGround(t, binaries ?? findPostgres())
+const ground = careGround(t, await debianPostgres())
 const node = await ground.create('shop')
 const snapshotsFolder = join(ground.folder, 'snapshots')
 const project = { projectId: 'shop', snapshotsFolder }
@@ -33,10 +32,8 @@ await run(
   create table audit (id int); insert into audit values (1); create view cheap as select * from item where id < 10`,
 )
 
-const unlessTools = binaries === undefined ? { skip: 'no PostgreSQL client tools on this machine' } : {}
-
 for (const format of ['custom', 'plain', 'directory', 'tar']) {
-  t.test(`a ${format} snapshot is whole, checksummed, and loads into another database`, unlessTools, async (t) => {
+  t.test(`a ${format} snapshot is whole, checksummed, and loads into another database`, async (t) => {
     const snapshot = await exportSnapshot(node, { ...project, format })
     t.match(snapshot, { id: /^shop-\d{8}-\d{6}/, format, schemaOnly: false })
     const bytes = readFileSync(snapshotFile(snapshotsFolder, snapshot))
@@ -57,7 +54,7 @@ for (const format of ['custom', 'plain', 'directory', 'tar']) {
   })
 }
 
-t.test('schema only, some tables, and all but some', unlessTools, async (t) => {
+t.test('schema only, some tables, and all but some', async (t) => {
   const sqlOf = async (request: object) =>
     readFileSync(
       snapshotFile(snapshotsFolder, await exportSnapshot(node, { ...project, format: 'plain', ...request })),
@@ -90,28 +87,24 @@ t.test('what is refused', async (t) => {
   t.throws(() => readSnapshot(snapshotsFolder, 'x'), { status: 404, message: 'snapshot not found: x' })
 })
 
-t.test(
-  'a cut-off or failed export leaves nothing, a changed file is told, a deleted one is gone',
-  unlessTools,
-  async (t) => {
-    const stop = AbortSignal.timeout(1)
-    await t.rejects(exportSnapshot(node, { ...project, signal: stop }))
-    const before = listSnapshots(snapshotsFolder)
-    t.equal(readdirSync(snapshotsFolder).length, before.length * 2)
-    writeFileSync(join(snapshotsFolder, '.partial-x'), 'half')
-    await cleanSnapshots(snapshotsFolder)
-    t.equal(readdirSync(snapshotsFolder).length, before.length * 2)
+t.test('a cut-off or failed export leaves nothing, a changed file is told, a deleted one is gone', async (t) => {
+  const stop = AbortSignal.timeout(1)
+  await t.rejects(exportSnapshot(node, { ...project, signal: stop }))
+  const before = listSnapshots(snapshotsFolder)
+  t.equal(readdirSync(snapshotsFolder).length, before.length * 2)
+  writeFileSync(join(snapshotsFolder, '.partial-x'), 'half')
+  await cleanSnapshots(snapshotsFolder)
+  t.equal(readdirSync(snapshotsFolder).length, before.length * 2)
 
-    const [first] = before
-    writeFileSync(snapshotFile(snapshotsFolder, first!), 'other')
-    await t.rejects(loadSnapshot(node, { snapshotsFolder, id: first!.id }), { message: /was changed/ })
-    await deleteSnapshot(snapshotsFolder, first!.id)
-    t.notOk(listSnapshots(snapshotsFolder).some(({ id }) => id === first!.id))
-    await t.rejects(deleteSnapshot(snapshotsFolder, first!.id), { status: 404, message: /not found/ })
-  },
-)
+  const [first] = before
+  writeFileSync(snapshotFile(snapshotsFolder, first!), 'other')
+  await t.rejects(loadSnapshot(node, { snapshotsFolder, id: first!.id }), { message: /was changed/ })
+  await deleteSnapshot(snapshotsFolder, first!.id)
+  t.notOk(listSnapshots(snapshotsFolder).some(({ id }) => id === first!.id))
+  await t.rejects(deleteSnapshot(snapshotsFolder, first!.id), { status: 404, message: /not found/ })
+})
 
-t.test('where pg_verifybackup is installed, the log of a backup is looked at too', unlessTools, async (t) => {
+t.test('where pg_verifybackup is installed, the log of a backup is looked at too', async (t) => {
   const backupsFolder = join(ground.folder, 'backups')
   const { id } = await makeBaseBackup(node, { projectId: 'shop', type: 'MANUAL', backupsFolder })
   const scratch = await ground.describe('scratch')
