@@ -77,22 +77,24 @@ export function deliverySubject(triggerId: string): string {
   return subject('delivery', triggerId)
 }
 
-/** `backlog.executions.<execution>`: one that waits because its flow or namespace has its share of a worker already. */
-export function backlogSubject(executionId: string): string {
-  return subject('backlog', 'executions', executionId)
+/** `backlog.executions.<lane>.<execution>`: one that waits because its flow or namespace has its share of a worker already. */
+export function backlogSubject(lane: number, executionId: string): string {
+  return subject('backlog', 'executions', String(lane), executionId)
 }
 
-/** `backlog.tasks.<group>.<id>`: a task on the queue that waits for the same reason. */
-export function taskBacklogSubject(group: string, id: string): string {
-  return subject('backlog', 'tasks', group, id)
+/** `backlog.tasks.<group>.<lane>.<id>`: a task on the queue that waits for the same reason. */
+export function taskBacklogSubject(group: string, lane: number, id: string): string {
+  return subject('backlog', 'tasks', group, String(lane), id)
 }
 
-/** Matches what waits of all executions. */
-export const backlogSubjects = 'backlog.executions.*'
+/** Matches what waits of executions in a lane. */
+export function backlogSubjects(lane: number): string {
+  return `${subject('backlog', 'executions', String(lane))}.*`
+}
 
-/** Matches what waits of a group's tasks. */
-export function taskBacklogSubjects(group: string): string {
-  return `${subject('backlog', 'tasks', group)}.>`
+/** Matches what waits of a group's tasks in a lane. */
+export function taskBacklogSubjects(group: string, lane: number): string {
+  return `${subject('backlog', 'tasks', group, String(lane))}.>`
 }
 
 /** `timer.<purpose>.<id>`: one timer; a second schedule on it takes the place of the first. */

@@ -236,7 +236,7 @@ const batches: Record<string, { plan: (name: string) => FlowPlan; flows: number;
     namespace: 'default',
   },
   'of one flow, whose tasks follow on results': {
-    plan: (name) => plan([does('x'), does('y'), { ...held(name), needs: ['x', 'y'] }], { name }),
+    plan: (name) => plan([say('x'), does('y'), { ...held(name), needs: ['x', 'y'] }], { name }),
     flows: 1,
     namespace: 'default',
   },
@@ -254,11 +254,12 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
     )
     const ids: string[] = []
     for (let n = 0; n < 200; n++) ids.push(await run(bus, flows[n % flows.length]!))
+    let engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8 })
+    t.teardown(() => engine.stop())
+    await until(async () => ((came.get(name) ?? 0) >= 8 ? true : null))
     // Behind all of it, and with tasks of every kind.
     const both = task('both', { type: 'core.parallel', blocks: { tasks: [does('b'), does('c')] } })
     const own = await run(bus, await save(bus, plan(sequence(say('a'), both, does('d')), { name: 'interactive' })))
-    let engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8 })
-    t.teardown(() => engine.stop())
     t.equal((await ended(bus, own)).stage, 'success')
     const { sequence: end } = await stateOf(bus, own)
     // Nothing of the batch has: it waits for us.

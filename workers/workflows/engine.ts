@@ -25,7 +25,7 @@ import {
 import { ExecutionCreated, type Value } from '../../schemas/workflows/execution-facts.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { awaits, turnId, turnOf } from '../../schemas/workflows/turn.ts'
-import { backlogStream, deferExecution, deferTask, inBacklog } from './backlog.ts'
+import { backlogLanes, backlogStream, deferExecution, deferTask, isDeferred } from './backlog.ts'
 import { claim } from './claim.ts'
 import { type ActorContext, ExecutionActor, type Handling } from './execution-actor.ts'
 import { Executions, type Stored } from './executions.ts'
@@ -95,11 +95,13 @@ const timerMaxSilent = 100
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
 const maxInline = 1
-/** One flow, and one namespace, may have so much for each place that stays free for others, see `lane.ts`. */
+/** What one flow, and one namespace, may have of a lane, see `lane.ts`. */
 const flowWeight = 2
-const namespaceWeight = 16
+const namespaceWeight = 32
+/** For flows that have none in hand. */
+const spareOf = (concurrency: number) => Math.max(2, Math.ceil(concurrency / 8))
 /** So that one flow alone still gets as many at a time as are asked for. */
-const placesFor = (concurrency: number) => Math.ceil(concurrency * 1.5) + 1
+const placesFor = (concurrency: number) => Math.ceil(concurrency * 1.5) + spareOf(concurrency)
 
 /**
  * Runs executions: takes commands, tasks and timers from the bus, decides, runs plugins, and appends what happened. Any number of
@@ -122,6 +124,9 @@ class Engine implements WorkflowEngine {
   readonly #consumers: Promise<void>[] = []
   readonly #begins: Lane
   readonly #tasks: Lane
+  /** Of what has stepped aside. */
+  readonly #aside: Lane
+  readonly #tasksAside: Lane
   /** Commands in hand. */
   #commands = 0
   readonly #maxBearing: number
@@ -134,6 +139,8 @@ class Engine implements WorkflowEngine {
     const { concurrency = 64, taskConcurrency = 32 } = options
     this.#begins = new Lane(placesFor(concurrency))
     this.#tasks = new Lane(placesFor(taskConcurrency))
+    this.#aside = new Lane(placesFor(concurrency))
+    this.#tasksAside = new Lane(placesFor(taskConcurrency))
     this.#maxBearing = concurrency / 2
     this.#logs = new TaskLogs(options.bus, options.onObservation)
     const effect = (task: TaskPlan) => options.plugins.get(task.type)?.manifest.effect ?? 'pure'
@@ -174,14 +181,16 @@ class Engine implements WorkflowEngine {
       maxAckPending: maxBegun,
       handle: (delivery) => this.#takeEvent(delivery),
     })
-    run(leaseConsumers.backlog, {
-      stream: backlogStream,
-      subjects: [backlogSubjects],
-      // When all of a batch has stepped aside it is run from there alone.
-      concurrency,
-      maxAckPending: maxBegun,
-      handle: (delivery) => this.#takeDeferred(delivery),
-    })
+    for (const lane of backlogLanes) {
+      run(`workers-workflows-backlog-${lane}`, {
+        stream: backlogStream,
+        subjects: [backlogSubjects(lane)],
+        // When all of a batch has stepped aside it is run from there alone.
+        concurrency,
+        maxAckPending: maxBegun,
+        handle: (delivery, ended) => this.#takeDeferred(delivery, ended, lane),
+      })
+    }
     run('workers-workflows-commands', {
       stream: 'COMMANDS',
       concurrency,
@@ -194,12 +203,17 @@ class Engine implements WorkflowEngine {
         concurrency: this.#tasks.places,
         handle: (delivery, ended) => this.#takeTask(delivery, ended, group),
       })
-      run(`${taskConsumer(group)}-backlog`, {
-        stream: backlogStream,
-        subjects: [taskBacklogSubjects(group)],
-        concurrency: taskConcurrency,
-        handle: (delivery, ended) => this.#takeTask(delivery, ended, null),
-      })
+      for (const lane of backlogLanes) {
+        run(`${taskConsumer(group)}-backlog-${lane}`, {
+          stream: backlogStream,
+          subjects: [taskBacklogSubjects(group, lane)],
+          concurrency: taskConcurrency,
+          handle: async (delivery, ended) => {
+            using _ = await this.#tasksAside.wait(ended, shareOfLane(lane, taskConcurrency))
+            await this.#takeTask(delivery, ended, null)
+          },
+        })
+      }
     }
     run(leaseConsumers.timers, {
       stream: 'TIMERS',
@@ -241,7 +255,7 @@ class Engine implements WorkflowEngine {
     // What was just created is most often as it was created: when it is not, the first append says so.
     const created = carriedState(execution, await readMessage(this.#bus, execution.events, { headers, data }))
     using place = created === null ? Lane.uncounted : await this.#placeFor(created.state)
-    if (place === null) return await deferExecution(this.#bus, executionId)
+    if (place === null) return await deferExecution(this.#bus, created!.state.created!)
     await this.#hand(
       executionId,
       { type: 'nudge' },
@@ -254,10 +268,11 @@ class Engine implements WorkflowEngine {
   /** Null when its flow or its namespace has enough of this worker. Where the flow has places those are waited for, in their order. */
   async #placeFor({ created }: ExecutionState): Promise<Disposable | null> {
     const { concurrency } = await this.#context.plans.get(created!)
-    return concurrency === null ? this.#begins.take(sharesOf(created!)) : Lane.uncounted
+    return concurrency === null ? this.#begins.take(...sharesOf(created!, this.#options.concurrency)) : Lane.uncounted
   }
 
-  async #takeDeferred({ subject, headers, deliveryCount }: Delivery): Promise<void> {
+  async #takeDeferred({ subject, headers, deliveryCount }: Delivery, ended: AbortSignal, lane: number): Promise<void> {
+    using _ = await this.#aside.wait(ended, shareOfLane(lane, this.#options.concurrency ?? 64))
     const executionId = unescapeToken(subject.split('.').at(-1)!)
     await this.#hand(executionId, { type: 'nudge' }, headers.get(messageIdHeader), { again: deliveryCount > 1 })
   }
@@ -281,7 +296,7 @@ class Engine implements WorkflowEngine {
   /** It waits for its turn on the side lane: nothing is lost. */
   async #hasNotBegun(executionId: string): Promise<boolean> {
     const { state } = await this.#context.executions.load(executionId)
-    return state.stage === 'queued' && !state.slotRequested && (await inBacklog(this.#bus, executionId))
+    return state.stage === 'queued' && !state.slotRequested && (await isDeferred(this.#bus, state.created!))
   }
 
   /** Decided at once and by whoever has it: what is to be run then goes to the queue, so that the timer is soon done with. */
@@ -315,8 +330,11 @@ class Engine implements WorkflowEngine {
     const { state } = await this.#context.executions.load(executionId)
     const run = state.runs[key]
     if (!awaits(run, turn)) return
-    using place = group === null ? Lane.uncounted : this.#tasks.take(sharesOf(state.created!))
-    if (place === null) return await deferTask(this.#bus, group!, { ...queued, ...turn })
+    using place =
+      group === null
+        ? Lane.uncounted
+        : this.#tasks.take(...sharesOf(state.created!, this.#options.taskConcurrency ?? 32))
+    if (place === null) return await deferTask(this.#bus, group!, state.created!.flowId, { ...queued, ...turn })
     const plan = await this.#context.plans.get(state.created!)
     if (this.#running.has(executionId, key, turn)) return
     const task = findTask(plan, run)
@@ -361,11 +379,11 @@ class Engine implements WorkflowEngine {
 
   async #perform(stored: Stored, followUp: FollowUp, again: boolean): Promise<void> {
     const { state } = stored
-    const { executionId } = state.created!
+    const { executionId, flowId } = state.created!
     switch (followUp.type) {
       case 'queue': {
         const { run, turn, group } = followUp
-        return await queueTask(this.#bus, { executionId, run, ...turn }, group, again)
+        return await queueTask(this.#bus, { executionId, run, ...turn }, { flowId, group, again })
       }
       case 'timer':
         return await setExecutionTimer(this.#bus, executionId, followUp.id, followUp.at)
@@ -506,11 +524,18 @@ class Engine implements WorkflowEngine {
   }
 }
 
-function sharesOf({ flowId, namespace }: { readonly flowId: string; readonly namespace: string }): readonly Share[] {
+function sharesOf(
+  { flowId, namespace }: { readonly flowId: string; readonly namespace: string },
+  concurrency = 64,
+): readonly Share[] {
   return [
-    { key: `flow/${flowId}`, weight: flowWeight },
-    { key: `namespace/${namespace}`, weight: namespaceWeight },
+    { key: `flow/${flowId}`, weight: flowWeight, spare: spareOf(concurrency) },
+    { key: `namespace/${namespace}`, weight: namespaceWeight, spare: 1 },
   ]
+}
+
+function shareOfLane(lane: number, concurrency: number): Share {
+  return { key: String(lane), weight: flowWeight, spare: spareOf(concurrency) }
 }
 
 const endings = {

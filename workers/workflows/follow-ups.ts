@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { type Loaded, lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
-import { abortSubject, endedSubject, executionSubject, taskBacklogSubject, taskSubject } from '../../bus/subject.ts'
+import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
@@ -9,6 +9,7 @@ import { endMessage } from '../../schemas/workflows/execution-end.ts'
 import type { ExecutionFact, Opening } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import { type Turn, turnId, turnOf } from '../../schemas/workflows/turn.ts'
+import { isTaskDeferred } from './backlog.ts'
 
 /** What is to be done about facts once they are stored. Each can be done again without harm. */
 export type FollowUp =
@@ -135,17 +136,17 @@ export interface QueuedTask {
   readonly generation?: number
 }
 
-/** Whether it waits on the side lane, see `backlog.ts`. */
-async function isDeferred(bus: Bus, group: string, id: string): Promise<boolean> {
-  return (await lastMessage(bus, 'BACKLOG', taskBacklogSubject(group, id))) !== null
-}
-
 /** Stored once, however often it is sent within the time in which it can be unanswered. @throws {BusUnavailable} */
-export async function queueTask(bus: Bus, task: QueuedTask, group: string, again: boolean): Promise<void> {
+export async function queueTask(
+  bus: Bus,
+  task: QueuedTask,
+  { flowId, group, again }: { readonly flowId: string; readonly group: string; readonly again: boolean },
+): Promise<void> {
   const id = turnId(task.executionId, task.run, turnOf(task))
   const subject = taskSubject(group, id)
   // The queue knows ids for two minutes; a task can lie there, or run, for longer.
-  if (again && ((await lastMessage(bus, 'TASKS', subject)) !== null || (await isDeferred(bus, group, id)))) return
+  if (again && ((await lastMessage(bus, 'TASKS', subject)) !== null || (await isTaskDeferred(bus, group, flowId, id))))
+    return
   await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': id } })
 }
 

@@ -1,7 +1,10 @@
-/** Whose work it is, and how much of it there may be for each place of the lane that stays free. */
+/** Whose work it is, and what of the lane it may have. */
 export interface Share {
   readonly key: string
+  /** So many places for each that is free. */
   readonly weight: number
+  /** Places that do not count as free: they are for keys that have none yet. */
+  readonly spare: number
 }
 
 /**
@@ -15,20 +18,40 @@ export class Lane {
   readonly places: number
   readonly #held = new Map<string, number>()
   #taken = 0
+  #freed = Promise.withResolvers<void>()
 
   constructor(places: number) {
     this.places = places
   }
 
   /** A place for work that is in hand, to be given back when it is done; null when one of the keys has its share. */
-  take(shares: readonly Share[]): Disposable | null {
-    // One is for whoever comes next, so that it can be seen whose that is.
-    const free = this.places - this.#taken - 1
-    const hasShare = ({ key, weight }: Share) => this.#heldBy(key) > 0 && this.#heldBy(key) >= weight * free
+  take(...shares: readonly Share[]): Disposable | null {
+    const hasShare = ({ key, weight, spare }: Share) => {
+      const held = this.#heldBy(key)
+      return held > 0 && held >= weight * (this.places - this.#taken - spare)
+    }
     if (shares.some(hasShare)) return null
     this.#taken++
     for (const { key } of shares) this.#held.set(key, this.#heldBy(key) + 1)
     return { [Symbol.dispose]: () => this.#giveBack(shares) }
+  }
+
+  /** As `take`, when there is one. @throws the signal's reason */
+  async wait(signal: AbortSignal, ...shares: readonly Share[]): Promise<Disposable> {
+    const ended = Promise.withResolvers<never>()
+    ended.promise.catch(() => undefined)
+    const end = () => ended.reject(signal.reason)
+    signal.addEventListener('abort', end, { once: true })
+    try {
+      for (;;) {
+        signal.throwIfAborted()
+        const place = this.take(...shares)
+        if (place !== null) return place
+        await Promise.race([this.#freed.promise, ended.promise])
+      }
+    } finally {
+      signal.removeEventListener('abort', end)
+    }
   }
 
   #heldBy(key: string): number {
@@ -42,5 +65,7 @@ export class Lane {
       if (left === 0) this.#held.delete(key)
       else this.#held.set(key, left)
     }
+    this.#freed.resolve()
+    this.#freed = Promise.withResolvers()
   }
 }

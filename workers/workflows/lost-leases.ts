@@ -6,7 +6,7 @@ import { asking } from '../../bus/publish.ts'
 import { eventSubject, executionSubject } from '../../bus/subject.ts'
 import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import type { ExecutionCommand } from '../../schemas/workflows/execution-decide.ts'
-import { backlogId, inBacklog } from './backlog.ts'
+import { backlogId, isDeferred } from './backlog.ts'
 
 const timerLease = /^timer\/(\d+)$/
 const maxWaiting = 256
@@ -15,7 +15,6 @@ const maxWaiting = 256
 export const leaseConsumers = {
   executions: 'workers-workflows-executions',
   timers: 'workers-workflows-timers',
-  backlog: 'workers-workflows-backlog',
 } as const
 
 /**
@@ -29,7 +28,7 @@ export const leaseConsumers = {
 export async function lostLeases(
   bus: Bus,
   executionId: string,
-  { runs }: ExecutionState,
+  { runs, created }: ExecutionState,
   held: ReadonlySet<string>,
 ): Promise<ReadonlySet<string>> {
   const leases = new Set<string>()
@@ -46,7 +45,7 @@ export async function lostLeases(
   const commands = new Set(waiting.map(({ header }) => header.get(messageIdHeader)))
   const lost = new Set<string>()
   for (const lease of leases) {
-    if (!commands.has(lease) && (await isGone(bus, executionId, lease))) lost.add(lease)
+    if (!commands.has(lease) && (await isGone(bus, created!, lease))) lost.add(lease)
   }
   return lost
 }
@@ -55,10 +54,11 @@ function isNudge(data: Uint8Array): boolean {
   return (JSON.parse(Buffer.from(data).toString('utf8')) as ExecutionCommand).type === 'nudge'
 }
 
-async function isGone(bus: Bus, executionId: string, lease: string): Promise<boolean> {
+async function isGone(bus: Bus, one: NonNullable<ExecutionState['created']>, lease: string): Promise<boolean> {
+  const { executionId } = one
   const due = timerLease.exec(lease)?.[1]
   if (due !== undefined) return await isDone(bus, 'TIMERS', leaseConsumers.timers, Number(due))
-  if (lease === backlogId(executionId)) return !(await inBacklog(bus, executionId))
+  if (lease === backlogId(executionId)) return !(await isDeferred(bus, one))
   const query = { seq: 1, next_by_subj: eventSubject('executions', 'execution', executionId) }
   const created = await asking(bus, () => bus.manager.direct.getMessage('EVT_EXECUTIONS', query))
   // A command that is not on its queue any more.
