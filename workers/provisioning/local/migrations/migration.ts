@@ -34,7 +34,26 @@ export interface MigrationRecord {
   readonly output: string
 }
 
+/** As they lie in the instance's own database, where the record is a row. */
+export const migrationColumns = [
+  'id', 'projectId', 'version', 'name', 'description', 'sql', 'status', 'appliedAt', 'executionTimeMs', 'errorMessage',
+  'errorCode', 'checksum', 'sha256', 'output',
+] as const satisfies readonly (keyof MigrationRecord)[] // biome-ignore format: a list of names
+
+/** The instance's own user. */
+export interface MigrationUser {
+  readonly user: string
+  readonly password: string
+}
+
+/** What is known of a migration before it runs. */
+export type MigrationBegun = Omit<
+  MigrationRecord,
+  'status' | 'appliedAt' | 'executionTimeMs' | 'errorMessage' | 'errorCode' | 'output'
+>
+
 const maxSqlBytes = 1024 * 1024
+const maxOutput = 64 * 1024
 const defaultTimeoutMs = 60_000
 const maxTimeoutMs = 3_600_000
 
@@ -88,6 +107,32 @@ export function migrationId(at: Date, taken: (id: string) => boolean): string {
     const candidate = suffix === 1 ? id : `${id}-${suffix}`
     if (!taken(candidate)) return candidate
   }
+}
+
+/** The record of the first time where it was applied before; else what it begins with. @throws {CareFailure} `refused` (409) */
+export function beginMigration(
+  records: readonly MigrationRecord[],
+  { projectId, version, name, sql, description }: MigrationRequest,
+): { readonly applied: MigrationRecord } | { readonly begun: MigrationBegun } {
+  const sums = checksumsOf(sql)
+  const applied = alreadyApplied(records, version, sums.sha256)
+  if (applied !== undefined) return { applied }
+  const id = migrationId(new Date(), (candidate) => records.some((record) => record.id === candidate))
+  return { begun: { id, projectId, version, name, description: description ?? null, sql, ...sums } }
+}
+
+/** Makes the records of a migration that begins now. `lines`: what its statements have reported so far. */
+export function recorder(begun: MigrationBegun, lines: readonly string[]) {
+  const startedAt = performance.now()
+  return (error: { readonly message: string; readonly code: string | null } | null): MigrationRecord => ({
+    ...begun,
+    status: error === null ? 'APPLIED' : 'FAILED',
+    appliedAt: new Date().toISOString(),
+    executionTimeMs: Math.round(performance.now() - startedAt),
+    errorMessage: error?.message ?? null,
+    errorCode: error?.code ?? null,
+    output: lines.join('\n').slice(0, maxOutput),
+  })
 }
 
 /**

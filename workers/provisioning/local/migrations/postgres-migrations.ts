@@ -3,12 +3,14 @@ import { CareFailure, refuse } from '../care-failure.ts'
 import type { PostgresNode } from '../postgres-node.ts'
 import { sqlState, withSession } from '../postgres-session.ts'
 import {
-  alreadyApplied,
-  checksumsOf,
+  beginMigration,
+  type MigrationBegun,
   type MigrationRecord,
   type MigrationRequest,
-  migrationId,
+  type MigrationUser,
+  migrationColumns,
   readMigration,
+  recorder,
 } from './migration.ts'
 import { leadingWords, splitPostgresSql } from './split-sql.ts'
 
@@ -27,16 +29,6 @@ const makeHistory = `
     sha256 text not null, output text not null
   );
   create unique index if not exists migrations_applied on ${history} (version) where status = 'APPLIED'`
-
-const columns = [
-  'id', 'projectId', 'version', 'name', 'description', 'sql', 'status', 'appliedAt', 'executionTimeMs', 'errorMessage',
-  'errorCode', 'checksum', 'sha256', 'output',
-] as const satisfies readonly (keyof MigrationRecord)[] // biome-ignore format: a list of names
-
-interface MigrationUser {
-  readonly user: string
-  readonly password: string
-}
 
 /**
  * Runs a migration as the instance's own user, with that user's rights only: in one transaction with its record, applied whole
@@ -62,15 +54,11 @@ export async function applyMigration(
     async (client) => {
       await takeLock(client)
       await client.query(makeHistory)
-      const records = await readRecords(client)
-      const sums = checksumsOf(migration.sql)
-      const applied = alreadyApplied(records, migration.version, sums.sha256)
-      if (applied !== undefined) return applied
-      const startedAt = new Date()
-      const { projectId, version, name, sql, timeoutMs } = migration
-      const id = migrationId(startedAt, (candidate) => records.some((record) => record.id === candidate))
-      const base = { id, projectId, version, name, description: migration.description ?? null, sql, ...sums }
-      return runLimited(node, client, timeoutMs, () => run(client, { base, statements, transactional, timeoutMs }))
+      const found = beginMigration(await readRecords(client), migration)
+      if ('applied' in found) return found.applied
+      const { timeoutMs } = migration
+      const plan = { begun: found.begun, statements, transactional, timeoutMs }
+      return runLimited(node, client, timeoutMs, () => run(client, plan))
     },
     { user, applicationName: 'busbar migrations', statementTimeoutMs: 0 },
   )
@@ -113,34 +101,22 @@ async function runLimited<T>(
 }
 
 interface Plan {
-  readonly base: Pick<
-    MigrationRecord,
-    'id' | 'projectId' | 'version' | 'name' | 'description' | 'sql' | 'checksum' | 'sha256'
-  >
+  readonly begun: MigrationBegun
   readonly statements: readonly string[]
   readonly transactional: boolean
   readonly timeoutMs: number
 }
 
 async function run(client: Client, plan: Plan): Promise<MigrationRecord> {
-  const begun = performance.now()
   const lines: string[] = []
-  const record = (status: MigrationRecord['status'], error: { message: string; code: string | null } | null) => ({
-    ...plan.base,
-    status,
-    appliedAt: new Date().toISOString(),
-    executionTimeMs: Math.round(performance.now() - begun),
-    errorMessage: error?.message ?? null,
-    errorCode: error?.code ?? null,
-    output: lines.join('\n').slice(0, 64 * 1024),
-  })
+  const record = recorder(plan.begun, lines)
   await client.query(`set lock_timeout = ${lockTimeoutMs}`)
   if (plan.transactional) await client.query('begin')
   try {
     for (const statement of plan.statements) lines.push(await runStatement(client, statement))
     // The user's SQL may have changed who it is and what it waits for.
     await client.query('reset role; reset statement_timeout')
-    const applied = record('APPLIED', null)
+    const applied = record(null)
     await insertRecord(client, applied)
     if (plan.transactional) await client.query('commit')
     return applied
@@ -148,7 +124,7 @@ async function run(client: Client, plan: Plan): Promise<MigrationRecord> {
     if (sqlState(error) === undefined) throw new CareFailure('unavailable', 'The database server ended the migration.', { cause: error }) // biome-ignore format: one sentence
     if (plan.transactional) await client.query('rollback')
     await client.query('reset role; reset session authorization; reset statement_timeout')
-    const failed = record('FAILED', describe(error as DatabaseFailure, plan, lines.length))
+    const failed = record(describe(error as DatabaseFailure, plan, lines.length))
     await insertRecord(client, failed)
     return failed
   }
@@ -176,9 +152,9 @@ function describe({ message, code, detail, hint }: DatabaseFailure, plan: Plan, 
 }
 
 async function insertRecord(client: Client, record: MigrationRecord): Promise<void> {
-  const names = columns.map((name) => `"${name}"`).join(', ')
-  const marks = columns.map((_, index) => `$${index + 1}`).join(', ')
-  const values = columns.map((name) => record[name])
+  const names = migrationColumns.map((name) => `"${name}"`).join(', ')
+  const marks = migrationColumns.map((_, index) => `$${index + 1}`).join(', ')
+  const values = migrationColumns.map((name) => record[name])
   await client.query(`insert into ${history} (${names}) values (${marks})`, values)
 }
 
@@ -190,7 +166,7 @@ export async function listMigrations(node: PostgresNode, user: MigrationUser): P
 async function readRecords(client: Client): Promise<readonly MigrationRecord[]> {
   try {
     const { rows } = await client.query<Omit<MigrationRecord, 'appliedAt'> & { appliedAt: Date }>(
-      `select ${columns.map((name) => `"${name}"`).join(', ')} from ${history} order by "appliedAt", id limit 10000`,
+      `select ${migrationColumns.map((name) => `"${name}"`).join(', ')} from ${history} order by "appliedAt", id limit 10000`,
     )
     return rows.map((row) => ({ ...row, appliedAt: row.appliedAt.toISOString() }))
   } catch (error) {

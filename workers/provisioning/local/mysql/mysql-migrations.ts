@@ -1,12 +1,14 @@
 import type { Connection } from 'mysql2/promise'
 import { CareFailure, refuse } from '../care-failure.ts'
 import {
-  alreadyApplied,
-  checksumsOf,
+  beginMigration,
+  type MigrationBegun,
   type MigrationRecord,
   type MigrationRequest,
-  migrationId,
+  type MigrationUser,
+  migrationColumns,
   readMigration,
+  recorder,
 } from '../migrations/migration.ts'
 import type { MysqlNode } from './mysql-node.ts'
 import { rowsOf, serverError, withMysql } from './mysql-session.ts'
@@ -24,16 +26,7 @@ const makeHistory = `
     output mediumtext not null, key (version)
   ) engine = InnoDB default character set utf8mb4`
 
-const columns = [
-  'id', 'projectId', 'version', 'name', 'description', 'sql', 'status', 'appliedAt', 'executionTimeMs', 'errorMessage',
-  'errorCode', 'checksum', 'sha256', 'output',
-] as const satisfies readonly (keyof MigrationRecord)[] // biome-ignore format: a list of names
-const names = columns.map((name) => `\`${name}\``).join(', ')
-
-interface MigrationUser {
-  readonly user: string
-  readonly password: string
-}
+const names = migrationColumns.map((name) => `\`${name}\``).join(', ')
 
 /**
  * Runs a migration as the instance's own user, one at a time. Changes of rows are one transaction; MariaDB commits before and
@@ -62,14 +55,11 @@ export async function applyMysqlMigration(
       )
       if (lock?.got !== 1) refuse('Another migration of this instance is running.', { status: 409 })
       await connection.query(makeHistory)
-      const records = await readRecords(connection)
-      const sums = checksumsOf(migration.sql)
-      const applied = alreadyApplied(records, migration.version, sums.sha256)
-      if (applied !== undefined) return applied
-      const { projectId, version, name, sql, timeoutMs } = migration
-      const id = migrationId(new Date(), (candidate) => records.some((record) => record.id === candidate))
-      const base = { id, projectId, version, name, description: migration.description ?? null, sql, ...sums }
-      return runLimited(node, connection, timeoutMs, () => run(connection, { base, statements, timeoutMs }))
+      const found = beginMigration(await readRecords(connection), migration)
+      if ('applied' in found) return found.applied
+      const { timeoutMs } = migration
+      const plan = { begun: found.begun, statements, timeoutMs }
+      return runLimited(node, connection, timeoutMs, () => run(connection, plan))
     },
     { user },
   )
@@ -106,29 +96,14 @@ async function runLimited<T>(
 }
 
 interface Plan {
-  readonly base: Pick<
-    MigrationRecord,
-    'id' | 'projectId' | 'version' | 'name' | 'description' | 'sql' | 'checksum' | 'sha256'
-  >
+  readonly begun: MigrationBegun
   readonly statements: readonly string[]
   readonly timeoutMs: number
 }
 
 async function run(connection: Connection, plan: Plan): Promise<MigrationRecord> {
-  const begun = performance.now()
   const lines: string[] = []
-  const record = (
-    status: MigrationRecord['status'],
-    error: { message: string; code: string } | null,
-  ): MigrationRecord => ({
-    ...plan.base,
-    status,
-    appliedAt: new Date().toISOString(),
-    executionTimeMs: Math.round(performance.now() - begun),
-    errorMessage: error?.message ?? null,
-    errorCode: error?.code ?? null,
-    output: lines.join('\n').slice(0, 64 * 1024),
-  })
+  const record = recorder(plan.begun, lines)
   const [place] = await rowsOf<{ name: string }>(connection, 'select database() as name')
   await connection.query(
     `set lock_wait_timeout = ${lockWaitSeconds}, innodb_lock_wait_timeout = ${lockWaitSeconds}, autocommit = 0`,
@@ -139,7 +114,7 @@ async function run(connection: Connection, plan: Plan): Promise<MigrationRecord>
       lines.push(await runStatement(connection, statement))
       if (!(await inTransaction(connection))) kept = lines.length
     }
-    const applied = record('APPLIED', null)
+    const applied = record(null)
     await insertRecord(connection, place!.name, applied)
     await connection.query('commit')
     return applied
@@ -148,7 +123,7 @@ async function run(connection: Connection, plan: Plan): Promise<MigrationRecord>
     if (known === undefined)
       throw new CareFailure('unavailable', 'The database server ended the migration.', { cause: error })
     await connection.query('rollback')
-    const failed = record('FAILED', describe(known, plan, { done: lines.length, kept }))
+    const failed = record(describe(known, plan, { done: lines.length, kept }))
     await insertRecord(connection, place!.name, failed)
     await connection.query('commit')
     return failed
@@ -180,8 +155,8 @@ function describe(
 }
 
 async function insertRecord(connection: Connection, database: string, record: MigrationRecord): Promise<void> {
-  const values = columns.map((name) => (name === 'appliedAt' ? new Date(record.appliedAt) : record[name]))
-  const marks = columns.map(() => '?').join(', ')
+  const values = migrationColumns.map((name) => (name === 'appliedAt' ? new Date(record.appliedAt) : record[name]))
+  const marks = migrationColumns.map(() => '?').join(', ')
   await connection.query(
     `insert into \`${database.replaceAll('`', '``')}\`.${history} (${names}) values (${marks})`,
     values,
