@@ -3,6 +3,7 @@ import { rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { refuse } from '../care-failure.ts'
 import { syncFolder, writeDurably } from '../durable-files.ts'
+import { stampedId } from '../stamped-id.ts'
 
 /** Outcome of a check of a backup: its files against the manifest, and a start from a copy of it. */
 export interface BackupVerification {
@@ -99,10 +100,5 @@ export async function deleteBackup(backupsFolder: string, id: string): Promise<v
 
 /** `<project>-backup-YYYYMMDD-HHMMSS`, with `-2` and so on when a backup of that second exists. */
 export function newBackupId(projectId: string, at: Date, taken: (id: string) => boolean): string {
-  const digits = at.toISOString().replace(/[-:]|\.\d+Z$/g, '').replace('T', '-') // biome-ignore format: one expression
-  const id = `${projectId}-backup-${digits}`
-  for (let suffix = 1; ; suffix++) {
-    const candidate = suffix === 1 ? id : `${id}-${suffix}`
-    if (!taken(candidate)) return candidate
-  }
+  return stampedId(`${projectId}-backup`, at, taken)
 }

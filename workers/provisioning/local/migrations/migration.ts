@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { CareFailure, refuse } from '../care-failure.ts'
+import { stampedId } from '../stamped-id.ts'
 
 export interface MigrationRequest {
   readonly projectId: string
@@ -101,12 +102,7 @@ export function checksumsOf(sql: string): { readonly checksum: string; readonly 
 
 /** `mig-YYYYMMDD-HHMMSS`, with `-2` and so on when that second has one. */
 export function migrationId(at: Date, taken: (id: string) => boolean): string {
-  const [day = '', time = ''] = at.toISOString().split('T')
-  const id = `mig-${day.replaceAll('-', '')}-${time.slice(0, 8).replaceAll(':', '')}`
-  for (let suffix = 1; ; suffix++) {
-    const candidate = suffix === 1 ? id : `${id}-${suffix}`
-    if (!taken(candidate)) return candidate
-  }
+  return stampedId('mig', at, taken)
 }
 
 /** The record of the first time where it was applied before; else what it begins with. @throws {CareFailure} `refused` (409) */
