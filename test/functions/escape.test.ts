@@ -132,6 +132,47 @@ const contained: readonly (readonly [string, string, unknown])[] = [
     `export const handler = () => new Proxy({ a: 1 }, { get: (o, k) => (k === "then" ? undefined : o[k]) })`,
     { a: 1 },
   ],
+  [
+    'a handler that is a proxy',
+    'exports.handler = new Proxy(() => "p", { apply: (target, self, given) => target(...given) + "!" })',
+    'p!',
+  ],
+  ['a handler that is got', 'Object.defineProperty(exports, "handler", { get: () => () => "got" })', 'got'],
+  ['a handler that is a generator', 'export function* handler() { for (;;) yield 1 }', {}],
+  [
+    'a thenable that settles again and again',
+    'export const handler = () => ({ then(done, fail) { done(1); done(2); fail(3); throw new Error("4") } })',
+    1,
+  ],
+  [
+    'a promise of a species that never settles',
+    `class Slow extends Promise { static get [Symbol.species]() { return class { constructor(run) { run(() => {}, () => {}) } } } }
+    export const handler = () => new Slow((resolve) => resolve(5))`,
+    5,
+  ],
+  [
+    'headers that are named like what every object has',
+    `export const handler = () => ({ status: 200, body: "x", headers: JSON.parse('{"__proto__":"a","constructor":"b"}') })`,
+    'x',
+  ],
+  [
+    'JSON with a prototype',
+    `export const handler = () => { JSON.parse('{"__proto__":{"polluted":1}}'); return [({}).polluted ?? null, JSON.parse('{"__proto__":{"a":1}}').a ?? null] }`,
+    [null, null],
+  ],
+  [
+    'a transfer that never ends',
+    `export const handler = () => { try {
+      structuredClone(1, { transfer: { *[Symbol.iterator]() { for (;;) yield new ArrayBuffer(1e6) } } }) } catch ({ name }) { return name } }`,
+    'RangeError',
+  ],
+  [
+    'options that say something else when they are read again',
+    `export const handler = () => {
+      const options = { n: 0, get maxByteLength() { return this.n++ === 0 ? undefined : 64 } }
+      return [new ArrayBuffer(8, options).resizable, Reflect.construct(new Uint8Array(1).buffer.constructor, [8, { n: 0, get maxByteLength() { return this.n++ === 0 ? undefined : 64 } }]).resizable] }`,
+    [false, false],
+  ],
   ['toJSON with the last word', 'export const handler = () => ({ toJSON: () => ({ ok: true }) })', { ok: true }],
   [
     'async generators',
@@ -181,6 +222,8 @@ const poisons: readonly string[] = [
 /** Results that are traps: each is answered, in some way, within its time. */
 const results: readonly string[] = [
   'new Proxy({}, { get() { throw new Error("trap") } })',
+  'new (class extends Response { get headers() { return { getSetCookie() { for (;;); } } } })("x")',
+  'Object.defineProperty(Promise.resolve(1), "constructor", { get() { for (;;); } })',
   'new Proxy({}, { get() { for (;;); } })',
   'new Proxy({}, { ownKeys() { for (;;); } })',
   'new Proxy(function () {}, { apply() { for (;;); }, getPrototypeOf() { for (;;); } })',
