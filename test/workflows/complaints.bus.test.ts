@@ -235,8 +235,9 @@ const batches: Record<string, { plan: (name: string) => FlowPlan; flows: number;
     flows: 3,
     namespace: 'default',
   },
-  'of one flow, whose tasks follow on results': {
-    plan: (name) => plan([say('x'), does('y'), { ...held(name), needs: ['x', 'y'] }], { name }),
+  'of one flow, whose tasks follow on commands': {
+    // Each begins when it is given a place.
+    plan: (name) => plan([held(name)], { name, concurrency: { limit: 100, behavior: 'queue' } }),
     flows: 1,
     namespace: 'default',
   },
