@@ -2,8 +2,7 @@ import type { Bus } from '../../bus/connect.ts'
 import { lastMessage } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
 import { backlogSubject, taskBacklogSubject } from '../../bus/subject.ts'
-import { turnId, turnOf } from '../../schemas/workflows/turn.ts'
-import type { QueuedTask } from './follow-ups.ts'
+import { type Turn, turnId } from '../../schemas/workflows/turn.ts'
 
 /**
  * The side lanes. Executions and tasks are taken in the order in which they came; what is of a flow or namespace that has its share of a worker
@@ -41,8 +40,13 @@ export async function isDeferred(bus: Bus, { flowId, executionId }: Of): Promise
 }
 
 /** @throws {BusUnavailable} */
-export async function deferTask(bus: Bus, group: string, flowId: string, task: QueuedTask): Promise<void> {
-  const id = turnId(task.executionId, task.run, turnOf(task))
+export async function deferTask(
+  bus: Bus,
+  group: string,
+  flowId: string,
+  task: Turn & { readonly executionId: string; readonly run: string },
+): Promise<void> {
+  const id = turnId(task.executionId, task.run, task)
   const subject = taskBacklogSubject(group, laneOf(flowId), id)
   await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': `${id}/backlog` } })
 }
