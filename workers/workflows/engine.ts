@@ -44,7 +44,8 @@ import {
   sendCommand,
   setExecutionTimer,
 } from './follow-ups.ts'
-import { Lane, type Share } from './lane.ts'
+import { Lane } from './lane.ts'
+import { Lanes } from './lanes.ts'
 import { startListeners } from './listeners.ts'
 import { leaseConsumers, lostLeases } from './lost-leases.ts'
 import { outwait } from './patience.ts'
@@ -95,14 +96,6 @@ const timerMaxSilent = 100
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
 const maxInline = 1
-/** What one flow, and one namespace, may have of a lane, see `lane.ts`. */
-const flowWeight = 2
-const namespaceWeight = 32
-/** For flows that have none in hand. */
-const spareOf = (concurrency: number) => Math.max(2, Math.ceil(concurrency / 8))
-/** So that one flow alone still gets as many at a time as are asked for. */
-const placesFor = (concurrency: number) => Math.ceil(concurrency * 1.5) + spareOf(concurrency)
-
 /**
  * Runs executions: takes commands, tasks and timers from the bus, decides, runs plugins, and appends what happened. Any number of
  * workers share the queues.
@@ -122,11 +115,7 @@ class Engine implements WorkflowEngine {
   readonly #logs: TaskLogs
   readonly #context: ActorContext
   readonly #consumers: Promise<void>[] = []
-  readonly #begins: Lane
-  readonly #tasks: Lane
-  /** Of what has stepped aside. */
-  readonly #aside: Lane
-  readonly #tasksAside: Lane
+  readonly #lanes: Lanes
   /** Commands in hand. */
   #commands = 0
   readonly #maxBearing: number
@@ -137,10 +126,7 @@ class Engine implements WorkflowEngine {
     this.#options = options
     this.#bus = options.bus
     const { concurrency = 64, taskConcurrency = 32 } = options
-    this.#begins = new Lane(placesFor(concurrency))
-    this.#tasks = new Lane(placesFor(taskConcurrency))
-    this.#aside = new Lane(placesFor(concurrency))
-    this.#tasksAside = new Lane(placesFor(taskConcurrency))
+    this.#lanes = new Lanes(concurrency, taskConcurrency)
     this.#maxBearing = concurrency / 2
     this.#logs = new TaskLogs(options.bus, options.onObservation)
     const effect = (task: TaskPlan) => options.plugins.get(task.type)?.manifest.effect ?? 'pure'
@@ -177,7 +163,7 @@ class Engine implements WorkflowEngine {
     // An execution begins with the event that created it: there is nothing else to be stored, and nothing that could be lost.
     run(leaseConsumers.executions, {
       stream: 'EVT_EXECUTIONS',
-      concurrency: this.#begins.places,
+      concurrency: this.#lanes.executions.places,
       maxAckPending: maxBegun,
       handle: (delivery) => this.#takeEvent(delivery),
     })
@@ -200,7 +186,7 @@ class Engine implements WorkflowEngine {
       run(taskConsumer(group), {
         stream: 'TASKS',
         subjects: [taskSubjects(group)],
-        concurrency: this.#tasks.places,
+        concurrency: this.#lanes.tasks.places,
         handle: (delivery, ended) => this.#takeTask(delivery, ended, group),
       })
       for (const lane of backlogLanes) {
@@ -209,7 +195,7 @@ class Engine implements WorkflowEngine {
           subjects: [taskBacklogSubjects(group, lane)],
           concurrency: taskConcurrency,
           handle: async (delivery, ended) => {
-            using _ = await this.#tasksAside.wait(ended, shareOfLane(lane, taskConcurrency))
+            using _ = await this.#lanes.tasks.waitAside(lane, ended)
             await this.#takeTask(delivery, ended, null)
           },
         })
@@ -268,11 +254,11 @@ class Engine implements WorkflowEngine {
   /** Null when its flow or its namespace has enough of this worker. Where the flow has places those are waited for, in their order. */
   async #placeFor({ created }: ExecutionState): Promise<Disposable | null> {
     const { concurrency } = await this.#context.plans.get(created!)
-    return concurrency === null ? this.#begins.take(...sharesOf(created!, this.#options.concurrency)) : Lane.uncounted
+    return concurrency === null ? this.#lanes.executions.take(created!) : Lane.uncounted
   }
 
   async #takeDeferred({ subject, headers, deliveryCount }: Delivery, ended: AbortSignal, lane: number): Promise<void> {
-    using _ = await this.#aside.wait(ended, shareOfLane(lane, this.#options.concurrency ?? 64))
+    using _ = await this.#lanes.executions.waitAside(lane, ended)
     const executionId = unescapeToken(subject.split('.').at(-1)!)
     await this.#hand(executionId, { type: 'nudge' }, headers.get(messageIdHeader), { again: deliveryCount > 1 })
   }
@@ -330,10 +316,7 @@ class Engine implements WorkflowEngine {
     const { state } = await this.#context.executions.load(executionId)
     const run = state.runs[key]
     if (!awaits(run, turn)) return
-    using place =
-      group === null
-        ? Lane.uncounted
-        : this.#tasks.take(...sharesOf(state.created!, this.#options.taskConcurrency ?? 32))
+    using place = group === null ? Lane.uncounted : this.#lanes.tasks.take(state.created!)
     if (place === null) return await deferTask(this.#bus, group!, state.created!.flowId, { ...queued, ...turn })
     const plan = await this.#context.plans.get(state.created!)
     if (this.#running.has(executionId, key, turn)) return
@@ -522,20 +505,6 @@ class Engine implements WorkflowEngine {
     if ('json' in value) return value.json
     return JSON.parse(Buffer.from(await readBytes(this.#bus, value.object)).toString('utf8'))
   }
-}
-
-function sharesOf(
-  { flowId, namespace }: { readonly flowId: string; readonly namespace: string },
-  concurrency = 64,
-): readonly Share[] {
-  return [
-    { key: `flow/${flowId}`, weight: flowWeight, spare: spareOf(concurrency) },
-    { key: `namespace/${namespace}`, weight: namespaceWeight, spare: 1 },
-  ]
-}
-
-function shareOfLane(lane: number, concurrency: number): Share {
-  return { key: String(lane), weight: flowWeight, spare: spareOf(concurrency) }
 }
 
 const endings = {
