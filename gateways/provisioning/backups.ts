@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
 import type { Requested } from '../../schemas/provisioning/instance-facts.ts'
-import { namespaceOf } from '../../schemas/provisioning/names.ts'
+import { backupIdOf, namespaceOf } from '../../schemas/provisioning/names.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { time } from './instance-view.ts'
 import { askOf, changeSettings, existing, operate } from './operations.ts'
@@ -24,20 +24,24 @@ export function backupRoutes(app: FastifyInstance, service: ProvisioningService)
     const seconds = waitOf(queryOf(request, ['wait']))
     const wanted = { type: 'BACKUP', request: { type: 'MANUAL' } } as const
     const settled = await operate(service, { request, reply }, projectId, wanted, seconds)
-    const { id, type, state } = settled
+    const { id, type, state, startedAt } = settled
     if (!isUnderWay(settled)) return { ...settled.result, operation: { id, type, state } }
-    return reply.code(202).send({ projectId, type: 'MANUAL', status: 'IN_PROGRESS', operation: { id, type, state } })
+    const backupId = backupIdOf(projectId, startedAt)
+    const begun = { id: backupId, backupId, projectId, timestamp: time(startedAt), startedAt: time(startedAt) }
+    return reply.code(202).send({ ...begun, type: 'MANUAL', status: 'IN_PROGRESS', operation: { id, type, state } })
   })
   app.get<ByProject>('/api/provision/:projectId/backup/list', async (request) => {
     const { projectId } = request.params
     const { backup, operation } = existing(service, projectId)
     const { backups, ...window } = await askOf<Backups>(service, projectId, 'backups')
     const making = operation.type === 'BACKUP' && (isUnderWay(operation) || operation.state === 'FAILED')
+    const backupId = operation.data.backupId ?? backupIdOf(projectId, operation.startedAt)
     const unfinished = {
-      id: operation.data.backupId ?? null,
-      backupId: operation.data.backupId ?? null,
+      id: backupId,
+      backupId,
       projectId,
       timestamp: time(operation.startedAt),
+      startedAt: time(operation.startedAt),
       type: operation.request.type,
       status: isUnderWay(operation) ? 'IN_PROGRESS' : 'FAILED',
       error: operation.error?.message ?? null,

@@ -1,4 +1,7 @@
+import { decide } from '../../bus/decide.ts'
+import { eventSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import { access, decideRead } from '../../schemas/provisioning/access.ts'
 import type { Instance } from '../../schemas/provisioning/instance.ts'
 import { time } from './instance-view.ts'
 import type { ProvisioningService } from './service.ts'
@@ -46,4 +49,15 @@ export function shownCredentials(service: ProvisioningService, found: Instance):
     version: credentials.version,
     rotatedAt: time(credentials.at),
   }
+}
+
+/** Written down before the password is told. @throws {BusUnavailable} */
+export async function recordRead({ bus, now }: ProvisioningService, found: Instance, by: string): Promise<void> {
+  await decide(bus, {
+    stream: 'EVT_PROVISIONING',
+    subject: eventSubject('provisioning', 'access', found.projectName),
+    aggregate: access,
+    actor: by,
+    decide: (state) => decideRead(state, { uid: found.uid, version: found.credentials?.version ?? 0, by, at: now() }),
+  })
 }

@@ -5,6 +5,7 @@ import { decide } from '../../bus/decide.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import { load } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
+import { Rejected } from '../../schemas/failure.ts'
 import type { Instance } from '../../schemas/provisioning/instance.ts'
 import {
   decideDeleteGroup,
@@ -25,6 +26,7 @@ interface ByName {
   readonly Params: { readonly name: string }
 }
 
+const maxGroups = 1_000
 const members = ['name', 'description', 'databaseType', 'parameters']
 
 function groupPlace(name: string) {
@@ -88,6 +90,9 @@ async function save(
     parameters: textsField('parameters', parameters ?? {}, parameterLimits),
     by,
     at: service.now(),
+  }
+  if (replaced === undefined && service.groups.size >= maxGroups) {
+    throw new Rejected('provisioning/quota', `There are ${maxGroups} parameter groups, and there may be no more`)
   }
   await requireParameters(service, { ...saved, version: null })
   const { state } = await decide(service.bus, {

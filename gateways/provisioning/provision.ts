@@ -10,7 +10,7 @@ import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { statuses, statusOf } from '../../schemas/provisioning/status.ts'
 import { databaseTypes, estimate, tierNames } from '../../schemas/provisioning/tiers.ts'
 import { requireParameters } from './ask.ts'
-import { shownCredentials } from './credentials-view.ts'
+import { recordRead, shownCredentials } from './credentials-view.ts'
 import { withFreshParts } from './fresh-view.ts'
 import { shownInstance } from './instance-view.ts'
 import { existing, instancePlace, operate, replyInstance, settle } from './operations.ts'
@@ -46,8 +46,11 @@ export function provisionRoutes(app: FastifyInstance, service: ProvisioningServi
     return await withFreshParts(service, found, record)
   })
   app.get<ByProject>('/api/provision/:projectId/credentials', async (request, reply) => {
+    const found = existing(service, request.params.projectId)
+    const credentials = shownCredentials(service, found)
+    await recordRead(service, found, service.actorOf(request))
     reply.header('Cache-Control', 'no-store')
-    return shownCredentials(service, existing(service, request.params.projectId))
+    return credentials
   })
   app.delete<ByProject>('/api/provision/:projectId', async (request, reply) => {
     const { projectId } = request.params
@@ -169,11 +172,19 @@ function recordWanted(
   )
 }
 
+/** Of all organizations together: anybody can think of more of them. */
+const maxOfAll = 5_000
+
 /** A limit for the careless; two requests in the same moment may pass it by one. @throws {Rejected} `provisioning/quota` */
 function requireRoom({ instances, maxInstances }: ProvisioningService, { orgId, projectName }: Requested): void {
-  const own = instances
+  const others = instances
     .all()
-    .filter(([name, state]) => state.stage === 'wanted' && state.orgId === orgId && name !== projectName)
+    .map(([, state]) => state)
+    .filter((state) => state.stage === 'wanted' && state.projectName !== projectName)
+  if (others.length >= maxOfAll) {
+    throw new Rejected('provisioning/quota', `There are ${others.length} instances, and there may be ${maxOfAll}`)
+  }
+  const own = others.filter((other) => other.stage === 'wanted' && other.orgId === orgId)
   if (own.length < maxInstances) return
   throw new Rejected('provisioning/quota', `${orgId} has ${own.length} instances, and may have ${maxInstances}`)
 }

@@ -45,7 +45,7 @@ export interface InstanceList {
     operationId: string,
     ms: number,
     gone: AbortSignal,
-  ): Promise<Pick<Operation, 'id' | 'type' | 'state' | 'error' | 'result'> | null>
+  ): Promise<Pick<Operation, 'id' | 'type' | 'state' | 'error' | 'result' | 'startedAt'> | null>
   /** Called behind each change. Returns what ends that. */
   onChange(listener: (projectName: string, state: InstanceState) => void): () => void
 }

@@ -46,3 +46,9 @@ export function databaseNameMistake(name: string): string | null {
   if (name.startsWith('pg_') || name.startsWith('busbar_') || reservedDatabases.has(name)) return 'is a reserved name'
   return null
 }
+
+/** What a backup that an operation begun at this time makes is called, unless one of that name is there. `at`: epoch ms. */
+export function backupIdOf(projectName: string, at: number): string {
+  const [day = '', time = ''] = new Date(at).toISOString().split('T')
+  return `${projectName}-backup-${day.replaceAll('-', '')}-${time.slice(0, 8).replaceAll(':', '')}`
+}

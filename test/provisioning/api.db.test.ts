@@ -1,8 +1,13 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import type { Bus } from '../../bus/connect.ts'
+import { decide } from '../../bus/decide.ts'
+import { load } from '../../bus/load.ts'
+import { access } from '../../schemas/provisioning/access.ts'
+import { alerts, decideAlerts } from '../../schemas/provisioning/alerts.ts'
 import { watchedCall } from './described.ts'
-import { platform, query } from './platform.ts'
+import { eventually, platform, query } from './platform.ts'
 
 t.setTimeout(240_000)
 
@@ -11,6 +16,24 @@ const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', t
 /** What a body says must be there, and what it says it is. */
 function has(t: Test, found: object, pattern: object, title: string): void {
   t.match(found, pattern, title)
+}
+
+async function fireAlert(bus: Bus): Promise<void> {
+  const alert = {
+    id: 'cpu-shop-1',
+    projectId: 'shop',
+    rule: 'cpu',
+    severity: 'WARNING',
+    message: 'CPU usage at 95.0%',
+    metric: 'cpuUsagePercent',
+    value: 95,
+    threshold: 90,
+    timestamp: '2026-01-01T00:00:00.000Z',
+    resolved: false,
+    resolvedAt: null,
+  } as const
+  const place = { stream: 'EVT_PROVISIONING', subject: 'evt.provisioning.alerts.shop', actor: 'test' }
+  await decide(bus, { ...place, aggregate: alerts, decide: (state) => decideAlerts(state, [alert]) })
 }
 
 t.test('a database lives: made, used, changed, backed up, restored, copied, deleted', async (t) => {
@@ -54,6 +77,9 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
       "select current_user::text as me, current_setting('work_mem') as mem, (select rolsuper from pg_roles where rolname = current_user) as super",
     )
     t.same(rows, [{ me: 'boss', mem: '8MB', super: false }])
+    const place = { stream: 'EVT_PROVISIONING', subject: 'evt.provisioning.access.shop' }
+    const { state } = await load(bus, access, place)
+    has(t, state, { last: { uid: made.body.id, version: 1, by: 'anonymous' } }, 'who was shown them is written down')
     await t.rejects(query(credentials.connectionUrl.replace(credentials.password, 'wrong'), 'select 1'), {
       code: '28P01',
     })
@@ -284,7 +310,15 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
     t.equal(refused.body.code, 'provisioning/deletion-protected')
     t.same(await query(await url('shop'), 'select 1 as one'), [{ one: 1 }])
     await call('PATCH', '/api/provision/shop/deletion-protection', { enabled: false })
+    await fireAlert(bus)
+    t.equal((await call('GET', '/api/alerts')).body.at(-1)?.id, 'cpu-shop-1')
     t.equal((await call('DELETE', '/api/provision/shop?wait=60')).status, 200)
+    await eventually(async () => {
+      const found = (await call('GET', '/api/alerts/history')).body.find(
+        ({ id }: { id: string }) => id === 'cpu-shop-1',
+      )
+      if (found?.resolved !== true) throw new Error('Something is wrong with what is no more')
+    })
     t.equal((await call('GET', '/api/provision/shop')).status, 404)
     t.same((await call('GET', '/api/provision')).body, [])
   })

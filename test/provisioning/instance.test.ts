@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { Rejected } from '../../schemas/failure.ts'
+import { access, decideRead } from '../../schemas/provisioning/access.ts'
 import { alerts, decideAlerts } from '../../schemas/provisioning/alerts.ts'
 import {
   decideOnOperation,
@@ -15,7 +16,7 @@ import {
 import { facts, type InstanceFact, operationTypes, type Requested } from '../../schemas/provisioning/instance-facts.ts'
 import { databaseNameMistake, namespaceOf, userNameMistake } from '../../schemas/provisioning/names.ts'
 import { decideClaim, decideRelease, namespace } from '../../schemas/provisioning/namespace.ts'
-import { isUnderWay } from '../../schemas/provisioning/operation.ts'
+import { isOtherRequest, isUnderWay, keyedOperationId } from '../../schemas/provisioning/operation.ts'
 import { estimate, sizeBytes, sizeText, tierNames } from '../../schemas/provisioning/tiers.ts'
 
 function wanted(own: Partial<Requested> = {}): Requested {
@@ -242,4 +243,23 @@ t.test('an alert begins once and ends once', async (t) => {
   const resolved = decideAlerts(fired, [ended]).reduce(alerts.evolve, fired)
   t.strictSame([resolved.active.length, resolved.history.length], [0, 1])
   t.strictSame(decideAlerts(resolved, [alert, ended]), [], 'what is over does not begin again')
+})
+
+t.test('who was shown a password is written down, the same one once a minute', async (t) => {
+  const read = { uid: 'u', version: 1, by: 'me', at: 1_000_000 }
+  const after = decideRead(access.initial, read).reduce(access.evolve, access.initial)
+  t.strictSame(after, { last: read })
+  t.strictSame(decideRead(after, { ...read, at: read.at + 59_000 }), [])
+  for (const other of [{ at: read.at + 60_000 }, { by: 'you' }, { version: 2 }, { uid: 'v' }]) {
+    t.equal(decideRead(after, { ...read, ...other }).length, 1, JSON.stringify(other))
+  }
+})
+
+t.test('a key stands for one request', async (t) => {
+  const [first, other, next] = [keyedOperationId('a', '1'), keyedOperationId('a', '2'), keyedOperationId('b', '1')]
+  t.notOk(isOtherRequest(first, first))
+  t.ok(isOtherRequest(first, other))
+  t.notOk(isOtherRequest(first, next))
+  for (const plain of ['backup-1-u', 'upgrade-18.4-1-u', 'upgrade-18.5-1-u'])
+    t.notOk(isOtherRequest(plain, 'upgrade-18.4-2-u'))
 })

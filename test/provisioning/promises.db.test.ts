@@ -79,7 +79,8 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const [found] = await query(await url(), settings)
     t.equal(found!.n, '66')
     t.equal((await call('GET', '/api/parameter-groups/fast')).body.attachedTo[0], 'shop')
-    t.equal((await call('POST', '/api/provision/shop/backup/trigger')).status, 202, 'it is busy')
+    const begun = await call('POST', '/api/provision/shop/backup/trigger')
+    t.equal(begun.status, 202, 'it is busy')
     const changed = await call('PUT', '/api/parameter-groups/fast', { parameters: { work_mem: '24MB' } })
     t.match(changed.body, { version: 2, pendingFor: ['shop'] })
     await eventually(async () => {
@@ -88,6 +89,8 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     })
     t.same(await query(await url(), settings), [{ mem: '24MB', n: '66' }], 'it follows once it is idle')
     t.equal((await call('PUT', '/api/parameter-groups/fast', { databaseType: 'MYSQL' })).status, 400)
+    const { backups } = (await call('GET', '/api/provision/shop/backup/list')).body
+    t.equal(backups.at(-1).id, begun.body.id, 'and has the backup it was told of')
     const refused = await call('DELETE', '/api/parameter-groups/fast')
     t.equal(refused.body.code, 'provisioning/parameter-group-in-use')
   })

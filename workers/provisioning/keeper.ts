@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
+import { load } from '../../bus/load.ts'
 import { decideHealth, decideOperation, type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import type { SavedGroup } from '../../schemas/provisioning/parameter-group.ts'
@@ -8,7 +9,7 @@ import type { Driver, Observed } from './driver.ts'
 import { explain } from './explain.ts'
 import { instancePlace, type RunnerObservation, runOperation } from './runner.ts'
 import { scheduler } from './schedule.ts'
-import { type Watch, type WatchObservation, watchInstance } from './watching.ts'
+import { endAlerts, type Watch, type WatchObservation, watchInstance } from './watching.ts'
 
 export type KeeperObservation =
   | RunnerObservation
@@ -75,6 +76,11 @@ export function startKeeper(
     } finally {
       done.abort()
       await guarding
+      // Once the instance is gone, so is the signal.
+      if (state.operation.type === 'DELETE') {
+        const onError = (error: unknown) => onObservation({ type: 'instance-trouble', projectId: projectName, error })
+        await endAlertsOfGone(bus, projectName).catch(onError)
+      }
     }
   }
   const guard = async (until: AbortSignal) => {
@@ -87,11 +93,11 @@ export function startKeeper(
     const endsBefore = ends
     const failure = up ? null : await startFailure(driver, state, signal)
     watching ??= watchInstance({ bus, driver }, { state: () => state, everyMs: observeMs }, onObservation)
-    const seen = await observed(driver, state, failure, signal)
+    const { seen, trouble } = await observed(driver, state, failure, signal)
     // They may have gone while they were started.
     up = failure === null && seen.ended !== true && ends === endsBefore
     await record(context, state, seen)
-    if (failure !== null) throw failure
+    if (trouble !== null) throw trouble
     await schedule(state, Date.now())
   }
   const run = async () => {
@@ -135,29 +141,39 @@ export function startKeeper(
   }
 }
 
-/** Why the servers cannot be started; null: they run. @throws what passes by itself, and what the signal was aborted with */
+async function endAlertsOfGone(bus: Bus, projectName: string): Promise<void> {
+  const { state } = await load(bus, instance, instancePlace(projectName))
+  if (state.stage === 'deleted') await endAlerts(bus, projectName)
+}
+
+/** Why the servers cannot be started; null: they run. @throws what the signal was aborted with */
 async function startFailure(driver: Driver, state: Instance, signal: AbortSignal): Promise<Error | null> {
   try {
     await driver.bringUp(state, signal)
     return null
   } catch (error) {
     signal.throwIfAborted()
-    if ((error as Error).name === 'Unavailable') throw error
     return error as Error
   }
 }
 
-/** How an instance is; one that cannot be started says why. */
-async function observed(
-  driver: Driver,
-  state: Instance,
-  failure: Error | null,
-  signal: AbortSignal,
-): Promise<Observed> {
-  if (failure === null) return await driver.observe(state, signal)
-  const down: Observed = { health: 'DOWN', reason: explain(failure).message }
-  const seen = await driver.observe(state, signal).catch(() => down)
-  return seen.health === 'DOWN' ? { ...seen, reason: down.reason } : seen
+interface Seen {
+  readonly seen: Observed
+  /** Why it cannot be looked after as it should. */
+  readonly trouble: Error | null
+}
+
+/** How an instance is; one that cannot be started, or looked at, says why. */
+async function observed(driver: Driver, state: Instance, failure: Error | null, signal: AbortSignal): Promise<Seen> {
+  try {
+    const seen = await driver.observe(state, signal)
+    const why = failure !== null && seen.health === 'DOWN' ? { reason: explain(failure).message } : {}
+    return { seen: { ...seen, ...why }, trouble: failure }
+  } catch (error) {
+    signal.throwIfAborted()
+    const trouble = failure ?? (error as Error)
+    return { seen: { health: 'DOWN', reason: explain(trouble).message }, trouble }
+  }
 }
 
 /** Records what has changed; what the driver wants done is begun. */

@@ -29,14 +29,14 @@ export function watchInstance(
   { state, everyMs }: { readonly state: () => Instance; readonly everyMs: number },
   onObservation: (observation: WatchObservation) => void,
 ): Watch {
-  const { projectName, uid } = state()
+  const { projectName, uid, createdAt } = state()
   const subject = metricSubject('instance', projectName)
   let known: AlertState | null = null
   let judging = Promise.resolve()
   const onError = (error: unknown) => onObservation({ type: 'instance-not-measured', projectId: projectName, error })
   const sampler = new InstanceSampler({ look: () => driver.measure(state()), everyMs, onError })
   const judge = async (metrics: Metrics) => {
-    known ??= await activeAlerts(bus, projectName)
+    known ??= await activeAlerts(bus, projectName, createdAt)
     const { state: next, changes } = evaluateAlerts(known, metrics)
     if (changes.length > 0) {
       const place = { ...alertsPlace(projectName), aggregate: alerts, actor: 'busbar' }
@@ -62,8 +62,23 @@ export function watchInstance(
   }
 }
 
-/** What an earlier worker has told is not told again. */
-async function activeAlerts(bus: Bus, projectName: string): Promise<AlertState> {
+/** What an earlier worker has told is not told again; what was told of an earlier instance of the name is over. */
+async function activeAlerts(bus: Bus, projectName: string, createdAt: number): Promise<AlertState> {
+  await endAlerts(bus, projectName, createdAt)
   const { state } = await load(bus, alerts, alertsPlace(projectName))
   return Object.fromEntries(state.active.map((alert) => [alert.rule, { crossedSince: null, alert }]))
+}
+
+/** Of an instance that is no more nothing is wrong. @param before only what began before, epoch ms */
+export async function endAlerts(bus: Bus, projectName: string, before = Number.POSITIVE_INFINITY): Promise<void> {
+  const resolvedAt = new Date().toISOString()
+  await decide(bus, {
+    ...alertsPlace(projectName),
+    aggregate: alerts,
+    actor: 'busbar',
+    decide: (state) => {
+      const over = state.active.filter(({ timestamp }) => Date.parse(timestamp) < before)
+      return decideAlerts(state, over.map((alert) => ({ ...alert, resolved: true, resolvedAt }))) // biome-ignore format: one call
+    },
+  })
 }

@@ -32,10 +32,11 @@ export function firstBackup(place: LocalPlace): Step {
 export function backupPlan(place: LocalPlace): Plan {
   const name: Step = {
     name: 'NAME',
-    async run({ instance }) {
+    async run({ instance, operation }) {
       const { folders } = await openPostgres(place, instance)
       const taken = (id: string) => existsSync(join(folders.backups, id))
-      return { data: { backupId: newBackupId(instance.projectName, new Date(), taken) } }
+      const at = new Date(operation.startedAt)
+      return { data: { backupId: newBackupId(instance.projectName, at, taken) } }
     },
   }
   const copy: Step = {

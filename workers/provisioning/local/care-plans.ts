@@ -15,7 +15,7 @@ import type { PostgresNode } from './postgres-node.ts'
 import { waitUntil, withSession } from './postgres-session.ts'
 import { shownSnapshot } from './shown-snapshot.ts'
 import { exportSnapshot } from './snapshots/postgres-snapshot.ts'
-import { listSnapshots } from './snapshots/snapshot-record.ts'
+import { listSnapshots, requireSnapshotRoom } from './snapshots/snapshot-record.ts'
 
 /** The new password, sealed and recorded before anybody is told of it. */
 export function prepareRotation(place: LocalPlace): Step {
@@ -206,6 +206,7 @@ export function snapshotPlan(place: LocalPlace): Plan {
       const { snapshots: snapshotsFolder } = opened.folders
       const id = String(operation.request.snapshotId)
       const done = listSnapshots(snapshotsFolder).find((each) => each.id === id)
+      if (done === undefined) requireSnapshotRoom(snapshotsFolder)
       const request = operation.request as SnapshotRequest
       const { projectName: projectId } = instance
       const made =

@@ -22,9 +22,9 @@ export function mysqlBackupPlan(step: MakeStep): Plan {
 }
 
 function nameBackup(step: MakeStep): Step {
-  return step('NAME', async ({ folders }, { instance }) => {
+  return step('NAME', async ({ folders }, { instance, operation }) => {
     const taken = (id: string) => existsSync(join(folders.backups, id))
-    return { data: { backupId: newBackupId(instance.projectName, new Date(), taken) } }
+    return { data: { backupId: newBackupId(instance.projectName, new Date(operation.startedAt), taken) } }
   })
 }
 

@@ -11,7 +11,7 @@ import { type MysqlInstance, startMysql } from './mysql-instance.ts'
 import type { MakeStep } from './mysql-step.ts'
 import type { LocalPlace } from './place.ts'
 import { shownSnapshot } from './shown-snapshot.ts'
-import { listSnapshots } from './snapshots/snapshot-record.ts'
+import { listSnapshots, requireSnapshotRoom } from './snapshots/snapshot-record.ts'
 
 /** What changes an instance and is no matter of how many servers it has. */
 export function mysqlCarePlans(place: LocalPlace, step: MakeStep): Partial<Record<OperationType, Plan>> {
@@ -76,6 +76,7 @@ export function mysqlCarePlans(place: LocalPlace, step: MakeStep): Partial<Recor
       const { snapshots: snapshotsFolder } = opened.folders
       const id = String(operation.request.snapshotId)
       const done = listSnapshots(snapshotsFolder).find((each) => each.id === id)
+      if (done === undefined) requireSnapshotRoom(snapshotsFolder)
       const { format, ...request } = operation.request as { format?: string }
       const plain = format === undefined || format === 'custom' ? 'plain' : format
       const { projectName: projectId } = instance

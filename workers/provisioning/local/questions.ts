@@ -5,6 +5,7 @@ import { shownBackups } from './backups.ts'
 import { checkRestore } from './copies.ts'
 import { auditConfig, auditLogs } from './insight.ts'
 import { readLog } from './logs.ts'
+import { withoutSecrets } from './metrics/log-tail.ts'
 import { listedMigrations } from './migrations/migration.ts'
 import { applyMigration, listMigrations } from './migrations/postgres-migrations.ts'
 import { checkParameters } from './parameters/postgres-parameters.ts'
@@ -61,7 +62,10 @@ const questions: Readonly<Record<string, Question>> = {
   'performance-summary': async (place, instance) =>
     readPerformanceSummary((await openPostgres(place, instance)).primary()),
   'top-queries': async (place, instance, { limit }) =>
-    readTopQueries((await openPostgres(place, instance)).primary(), Number(limit)),
+    (await readTopQueries((await openPostgres(place, instance)).primary(), Number(limit))).map((each) => {
+      // Statements that make users are counted with what they say.
+      return { ...each, query: withoutSecrets(each.query) }
+    }),
   'wait-events': async (place, instance) => readWaitEvents((await openPostgres(place, instance)).primary()),
   'audit-config': async (place, instance) => auditConfig(await openPostgres(place, instance), instance),
   'audit-logs': async (place, instance, { lines }) =>

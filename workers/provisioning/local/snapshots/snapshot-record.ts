@@ -1,8 +1,10 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Rejected } from '../../../../schemas/failure.ts'
 import { refuse } from '../care-failure.ts'
 import { syncFolder } from '../durable-files.ts'
+import { stampedId } from '../stamped-id.ts'
 
 export const snapshotFormats = ['custom', 'plain', 'directory', 'tar'] as const
 export type SnapshotFormat = (typeof snapshotFormats)[number]
@@ -47,6 +49,14 @@ export function listSnapshots(folder: string): readonly SnapshotRecord[] {
     .sort((a, b) => a.createdAt.localeCompare(b.createdAt) || a.id.localeCompare(b.id))
 }
 
+const maxSnapshots = 100
+
+/** @throws {Rejected} `provisioning/quota` when there are so many that one must go first */
+export function requireSnapshotRoom(folder: string): void {
+  if (listSnapshots(folder).length < maxSnapshots) return
+  throw new Rejected('provisioning/quota', `There are ${maxSnapshots} snapshots: delete one first`)
+}
+
 /** @throws {CareFailure} `refused` (404). */
 export function readSnapshot(folder: string, id: string): SnapshotRecord {
   return (
@@ -79,10 +89,5 @@ export async function cleanSnapshots(folder: string): Promise<void> {
 
 /** `<project>-YYYYMMDD-HHMMSS`, with `-2` and so on when that second has one. */
 export function newSnapshotId(projectId: string, at: Date, taken: (id: string) => boolean): string {
-  const [day = '', time = ''] = at.toISOString().split('T')
-  const id = `${projectId}-${day.replaceAll('-', '')}-${time.slice(0, 8).replaceAll(':', '')}`
-  for (let suffix = 1; ; suffix++) {
-    const candidate = suffix === 1 ? id : `${id}-${suffix}`
-    if (!taken(candidate)) return candidate
-  }
+  return stampedId(projectId, at, taken)
 }
