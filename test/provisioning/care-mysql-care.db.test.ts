@@ -18,7 +18,7 @@ import {
 } from '../../workers/provisioning/local/mysql/mysql-performance.ts'
 import { openMysql, rowsOf, withMysql } from '../../workers/provisioning/local/mysql/mysql-session.ts'
 import { exportMysqlSnapshot, loadMysqlSnapshot } from '../../workers/provisioning/local/mysql/mysql-snapshot.ts'
-import { snapshotFile } from '../../workers/provisioning/local/snapshots/snapshot-record.ts'
+import { requireSnapshotRoom, snapshotFile } from '../../workers/provisioning/local/snapshots/snapshot-record.ts'
 import { mariadbHere, mysqlGround } from './care-mysql-node.ts'
 
 const binaries = mariadbHere()
@@ -108,6 +108,11 @@ else {
     writeFileSync(snapshotFile(snapshotsFolder, schema), 'other')
     await t.rejects(loadMysqlSnapshot(node, { snapshotsFolder, id: 'shop-schema' }), { message: /was changed/ })
     t.equal(readdirSync(snapshotsFolder).length, 4)
+    requireSnapshotRoom(snapshotsFolder)
+    for (let index = 0; index < 100; index++) {
+      writeFileSync(join(snapshotsFolder, `s-${index}.json`), JSON.stringify({ id: `s-${index}`, createdAt: '2026' }))
+    }
+    t.throws(() => requireSnapshotRoom(snapshotsFolder), { code: 'provisioning/quota', status: 429 })
   })
 
   t.test('parameters: at once, after a restart, refused, and back from a failed start', async (t) => {
