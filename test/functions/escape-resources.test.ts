@@ -127,6 +127,24 @@ t.test(
     ),
 )
 
+t.test('floods of notes to the host do not make it stand still', { timeout: 100_000 }, (t) =>
+  withNeighbours(t, async ({ deploy, call, observations }) => {
+    const floods: Readonly<Record<string, string>> = {
+      'sets-timers': '() => { for (;;) clearTimeout(setTimeout(() => {}, 1)) }',
+      'gives-promises':
+        'async (data, { waitUntil }) => { for (;;) { waitUntil(0); for (let n = 0; n < 4; n++) await 0 } }',
+    }
+    for (const [id, source] of Object.entries(floods)) await deploy(id, `export const handler = ${source}`)
+    // Longer than a host may owe signs of life.
+    const replies = await Promise.all(Object.keys(floods).map((id) => call(id, {}, { timeoutMs: 4_000 })))
+    for (const reply of replies) t.equal(reply.code, 'timeout')
+    t.same(
+      observations.filter((each) => each.type === 'host-ended'),
+      [],
+    )
+  }),
+)
+
 t.test('several at the same time hurt nobody else either', { timeout: 100_000 }, (t) =>
   withNeighbours(t, async ({ deploy, call, observations }) => {
     const names = [

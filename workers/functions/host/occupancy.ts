@@ -8,6 +8,8 @@ export class Occupancy {
   /** When the entry that runs in a thread must have ended; 0 when none does. */
   #end = 0
   #held: (() => void)[] = []
+  /** Of these only the last counts. */
+  readonly #latest = new Map<string, () => void>()
   #settled: Promise<void> | undefined
   /** Whose code runs; null for none, and for code that belongs to no call. */
   call: TenantCall | null = null
@@ -48,20 +50,22 @@ export class Occupancy {
       this.#thread = false
       this.#end = 0
       this.call = null
-      const held = this.#held
-      this.#held = []
+      const held = [...this.#held, ...this.#latest.values()]
+      this.drop()
       for (const operate of held) operate()
     }
   }
 
-  /** Does it now, or when the thread has left. */
-  hold(operate: () => void): void {
-    if (this.#thread) this.#held.push(operate)
-    else operate()
+  /** Does it now, or when the thread has left; `instead`: in place of what was to be done under that name. */
+  hold(operate: () => void, instead?: string): void {
+    if (!this.#thread) operate()
+    else if (instead === undefined) this.#held.push(operate)
+    else this.#latest.set(instead, operate)
   }
 
   /** What waits is not done any more. */
   drop(): void {
     this.#held = []
+    this.#latest.clear()
   }
 }

@@ -275,7 +275,11 @@ export class Tenant {
   /** The guest asks for an operation. While its code runs, it waits: what has not ended may still have to begin anew. */
   #begin(asked: Parameters<HostOperations['begin']>): void {
     if (this.#gone) return
-    this.#occupancy.hold(() => this.#operations.begin(...asked))
+    const name = String(asked[1])
+    this.#occupancy.hold(
+      () => this.#operations.begin(...asked),
+      name === 'timer' || name === 'waits-done' ? name : undefined,
+    )
   }
 
   #fire(id: number): void {

@@ -21,7 +21,15 @@ import {
 } from './operations.ts'
 
 let op: HostOp
-let begin: HostBegin
+let hostBegin: HostBegin
+/** What is begun waits in the host's queue; after so many the host is waited for, so that a flood does not hold up the others there. */
+const WAIT_AFTER = 64
+let begun = 0
+
+const begin: HostBegin = (id, name, argument, invocationId) => {
+  hostBegin(id, name, argument, invocationId)
+  if (++begun % WAIT_AFTER === 0) op('now', '')
+}
 export let limits: GuestLimits = GUEST_LIMITS
 
 /** The call whose code runs now: set on every entry of the host, kept by what it begins. '' before the first call. */
@@ -31,10 +39,10 @@ export function enter(invocationId: string): void {
   invocation = invocationId
 }
 
-export function connect(hostOp: HostOp, hostBegin: HostBegin, given: GuestLimits): void {
-  op = hostOp
-  begin = hostBegin
-  limits = given
+export function connect(given: { readonly op: HostOp; readonly begin: HostBegin }, limited: GuestLimits): void {
+  op = given.op
+  hostBegin = given.begin
+  limits = limited
 }
 
 type Maker = (message: string) => Error

@@ -11,7 +11,7 @@ import { fire } from './timers.ts'
 
 export function install(op: HostOp, begin: HostBegin, limitsJson: string): GuestInterface {
   const given = limitsJson === '' ? {} : (jsonParse(limitsJson) as Partial<GuestLimits>)
-  connect(op, begin, { ...GUEST_LIMITS, ...given })
+  connect({ op, begin }, { ...GUEST_LIMITS, ...given })
   installGlobals()
   return setPrototypeOf({ load, start, take, settle, fire }, null) as GuestInterface
 }
