@@ -82,13 +82,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     // In the order in which they came; who has its turn is deleted.
     stream(options, { name: 'WAITING', subjects: ['waiting.>'], max_msgs_per_subject: 1 }),
     stream(options, { name: 'TASKS', subjects: ['task.>'], retention: RetentionPolicy.Workqueue }),
-    // References to what lies elsewhere, which is looked for again when one is lost.
-    stream(options, {
-      name: 'BACKLOG',
-      subjects: ['backlog.>'],
-      retention: RetentionPolicy.Workqueue,
-      ...((options.replicas ?? 1) === 1 && { persist_mode: 'async' }),
-    }),
+    stream(options, { name: 'BACKLOG', subjects: ['backlog.>'], retention: RetentionPolicy.Workqueue }),
     stream(options, {
       name: 'DELIVERIES',
       subjects: ['delivery.>'],
