@@ -422,6 +422,26 @@ t.test('what a function sends out is bounded before it leaves the host', async (
   t.same([puts, sent], [[], ['fetch', 'fetch', 'fetch']])
 })
 
+t.test('a function has so many operations of its store under way, and the others wait', async (t) => {
+  let open = 0
+  let most = 0
+  const get = async () => {
+    most = Math.max(most, ++open)
+    await pause(5)
+    open -= 1
+    return '1'
+  }
+  const none = async () => {}
+  const kv = { get, put: none, delete: none, list: async () => ({ keys: [], cursor: null }) }
+  const { deploy, call } = await stage(t, { hosts: 1, kv })
+  await deploy(
+    'f',
+    'export const handler = async (_, { kv }) => (await Promise.all(Array.from({ length: 200 }, (_, n) => kv.get("k" + n)))).length',
+  )
+  t.match(await call('f'), { value: 200 })
+  t.equal(most, 32)
+})
+
 t.test('a host has no rights, no environment and no files', { skip: process.platform !== 'linux' }, async (t) => {
   const { hosts } = await stage(t, { hosts: 1 })
   for (const pid of hosts.stats().pids) {

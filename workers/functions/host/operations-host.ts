@@ -56,6 +56,8 @@ const MAX_PENDING = 512
  */
 const MAX_FETCH_CHARS = 6 * 1024 ** 2 + 128 * 1024
 const MAX_KV_CHARS = 128 * 1024
+/** Operations of the store that one isolate has under way there; more wait for their turn. */
+const MAX_KV = 32
 /** Of all that one isolate has under way there. */
 const MAX_FORWARDED_CHARS = 16 * 1024 ** 2
 /** They run on the four threads that all isolates of the process share. */
@@ -68,6 +70,7 @@ const MAX_TIMER_MS = 2_147_483_647
 export function hostOperations(options: OperationsOptions): HostOperations {
   const sync = new Map(Object.entries(syncOperations(logSink(options.onLog, options.logLimits ?? LOG_LIMITS))))
   const turn = turns(MAX_SUBTLE)
+  const kvTurn = turns(MAX_KV)
   let timer: NodeJS.Timeout | undefined
   const forwarded = new Map<number, Forwarded>()
   let forwardedChars = 0
@@ -90,13 +93,17 @@ export function hostOperations(options: OperationsOptions): HostOperations {
   }
 
   async function answer(id: number, name: string, argument: string, invocationId: string): Promise<string> {
-    if (FORWARDED.has(name)) return await forward(id, name as ForwardedOperation, argument, invocationId)
+    if (FORWARDED.has(name)) {
+      const work = () => forward(id, name as ForwardedOperation, argument, invocationId)
+      return await (name === 'fetch' ? work() : kvTurn(work))
+    }
     if (name !== 'subtle') throw unknownOperation()
     const { head, rest } = await turn(() => (isLong(argument) ? longTurn(() => compute(argument)) : compute(argument)))
     return `=${pack(head, rest)}`
   }
 
   async function forward(id: number, name: ForwardedOperation, argument: string, invocationId: string) {
+    if (closed) throw new OperationError('AbortError', 'The call is over')
     if (argument.length > (name === 'fetch' ? MAX_FETCH_CHARS : MAX_KV_CHARS))
       throw new OperationError(
         'TypeError',
