@@ -275,7 +275,7 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
       engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8, ackWaitMs: 1_000 })
     }
     if (index === 1) {
-      // What a power cut takes from the side lane is found by whoever looks for what is idle.
+      // What is taken from the side lane is found by whoever looks for what is idle.
       t.ok((await bus.manager.streams.info('BACKLOG')).state.messages > 100)
       await bus.manager.streams.purge('BACKLOG')
       for (const id of ids) await sendCommand(bus, id, { type: 'nudge', sweep: true }, `${id}/swept`)

@@ -149,6 +149,9 @@ class Engine implements WorkflowEngine {
       perform: (stored, followUp, again) => this.#perform(stored, followUp, again),
       lostLeases: (state, held) => lostLeases(this.#bus, state.created!.executionId, state, held),
       flushLogs: (executionId) => this.#logs.flush(executionId),
+      onIdle: (actor) => {
+        if (this.#actors.get(actor.id) === actor) this.#actors.delete(actor.id)
+      },
     }
   }
 
@@ -174,7 +177,7 @@ class Engine implements WorkflowEngine {
         // When all of a batch has stepped aside it is run from there alone.
         concurrency,
         maxAckPending: maxBegun,
-        handle: (delivery, ended) => this.#takeDeferred(delivery, ended, lane),
+        handle: (delivery) => this.#takeDeferred(delivery, lane),
       })
     }
     run('workers-workflows-commands', {
@@ -195,7 +198,7 @@ class Engine implements WorkflowEngine {
           subjects: [taskBacklogSubjects(group, lane)],
           concurrency: taskConcurrency,
           handle: async (delivery, ended) => {
-            using _ = await this.#lanes.tasks.waitAside(lane, ended)
+            using _ = await this.#lanes.tasks.waitAside(lane, signal)
             await this.#takeTask(delivery, ended, null)
           },
         })
@@ -257,8 +260,8 @@ class Engine implements WorkflowEngine {
     return concurrency === null ? this.#lanes.executions.take(created!) : Lane.uncounted
   }
 
-  async #takeDeferred({ subject, headers, deliveryCount }: Delivery, ended: AbortSignal, lane: number): Promise<void> {
-    using _ = await this.#lanes.executions.waitAside(lane, ended)
+  async #takeDeferred({ subject, headers, deliveryCount }: Delivery, lane: number): Promise<void> {
+    using _ = await this.#lanes.executions.waitAside(lane, this.#stopping.signal)
     const executionId = unescapeToken(subject.split('.').at(-1)!)
     await this.#hand(executionId, { type: 'nudge' }, headers.get(messageIdHeader), { again: deliveryCount > 1 })
   }
@@ -301,11 +304,7 @@ class Engine implements WorkflowEngine {
   ): Promise<void> {
     const actor = this.#actors.get(executionId) ?? new ExecutionActor(executionId, this.#context, seen)
     this.#actors.set(executionId, actor)
-    try {
-      await actor.handle(command, lease, handling)
-    } finally {
-      if (actor.idle && this.#actors.get(executionId) === actor) this.#actors.delete(executionId)
-    }
+    await actor.handle(command, lease, handling)
   }
 
   /** Runs a task from the queue of a group, or, with null, from the side lane. Its result is a command, so that results that come together are decided together. */

@@ -1,3 +1,5 @@
+import { BusUnavailable } from '../../bus/connect.ts'
+
 /** Whose work it is, and what of the lane it may have. */
 export interface Share {
   readonly key: string
@@ -36,21 +38,20 @@ export class Lane {
     return { [Symbol.dispose]: () => this.#giveBack(shares) }
   }
 
-  /** As `take`, when there is one. @throws the signal's reason */
-  async wait(signal: AbortSignal, ...shares: readonly Share[]): Promise<Disposable> {
-    const ended = Promise.withResolvers<never>()
-    ended.promise.catch(() => undefined)
-    const end = () => ended.reject(signal.reason)
-    signal.addEventListener('abort', end, { once: true })
+  /** As `take`, when there is one. @throws {BusUnavailable} when the worker stops, so that it is handed back at once */
+  async wait(stopping: AbortSignal, ...shares: readonly Share[]): Promise<Disposable> {
+    const stopped = Promise.withResolvers<void>()
+    const stop = () => stopped.resolve()
+    stopping.addEventListener('abort', stop, { once: true })
     try {
       for (;;) {
-        signal.throwIfAborted()
+        if (stopping.aborted) throw new BusUnavailable('The worker stops')
         const place = this.take(...shares)
         if (place !== null) return place
-        await Promise.race([this.#freed.promise, ended.promise])
+        await Promise.race([this.#freed.promise, stopped.promise])
       }
     } finally {
-      signal.removeEventListener('abort', end)
+      stopping.removeEventListener('abort', stop)
     }
   }
 

@@ -48,9 +48,9 @@ class SharedLane {
     })
   }
 
-  /** For what has stepped aside and comes from one of those lanes. @throws the signal's reason */
-  async waitAside(lane: number, signal: AbortSignal): Promise<Disposable> {
-    return await this.#aside.wait(signal, this.#share(String(lane)))
+  /** For what has stepped aside and comes from one of those lanes. @throws {BusUnavailable} when the worker stops */
+  async waitAside(lane: number, stopping: AbortSignal): Promise<Disposable> {
+    return await this.#aside.wait(stopping, this.#share(String(lane)))
   }
 
   #share(key: string): Share {
