@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { applyMysqlMigration, listMysqlMigrations } from '../../workers/provisioning/local/mysql/mysql-migrations.ts'
@@ -68,11 +68,13 @@ else {
 
   t.test('a snapshot is whole, checksummed, and loads into an empty database', async (t) => {
     const snapshotsFolder = join(ground.folder, 'snapshots')
+    mkdirSync(snapshotsFolder)
+    writeFileSync(join(snapshotsFolder, '.partial-shop-first'), 'of one that was killed')
     const request = { projectId: 'shop', snapshotsFolder }
-    const snapshot = await exportMysqlSnapshot(node, request)
+    const snapshot = await exportMysqlSnapshot(node, { ...request, id: 'shop-first' })
     const bytes = readFileSync(snapshotFile(snapshotsFolder, snapshot))
     t.match(snapshot, {
-      id: /^shop-\d{8}-\d{6}$/,
+      id: 'shop-first',
       format: 'plain',
       size: bytes.length,
       sha256: createHash('sha256').update(bytes).digest('hex'),

@@ -45,6 +45,8 @@ export async function exportMysqlSnapshot(node: MysqlNode, request: SnapshotRequ
   await requireRoom(folder, (schemaOnly ? 0 : database.bytes) + spareBytes, 'the snapshot')
   const fileName = snapshotFileName(id, 'plain')
   const partial = join(folder, `.partial-${id}`)
+  // Of a predecessor that was killed.
+  await rm(partial, { force: true })
   const output = await open(partial, 'wx', 0o600)
   try {
     const args = [

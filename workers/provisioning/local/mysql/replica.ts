@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { CareFailure, refuse } from '../care-failure.ts'
 import { waitUntil } from '../postgres-session.ts'
@@ -69,7 +69,10 @@ async function copyServer(
   { source, into, control, passwords, signal }: CopyRequest,
   asReplica: boolean,
 ): Promise<void> {
-  const backupsFolder = await mkdtemp(join(dirname(into.dataFolder), '.copy-'))
+  const backupsFolder = join(dirname(into.dataFolder), '.copy')
+  // Of a predecessor that was killed.
+  await rm(backupsFolder, { recursive: true, force: true })
+  await mkdir(backupsFolder, { mode: 0o700 })
   const stop = signal === undefined ? {} : { signal }
   try {
     const backup = await makeMysqlBackup(source, { projectId: 'copy', type: 'MANUAL', backupsFolder, ...stop })

@@ -62,6 +62,12 @@ export async function exportSnapshot(node: PostgresNode, request: SnapshotReques
   await requireRoom(folder, (schemaOnly ? 0 : server.sizeBytes) + spareBytes, 'the snapshot')
   const fileName = snapshotFileName(id, format)
   const partial = join(folder, `.partial-${id}`)
+  const removePartial = async () => {
+    await rm(partial, { recursive: true, force: true })
+    await rm(`${partial}.d`, { recursive: true, force: true })
+  }
+  // Of a predecessor that was killed.
+  await removePartial()
   try {
     await dump(node, { ...request, ...filter, format, schemaOnly }, partial)
     const { size } = await stat(partial)
@@ -84,8 +90,7 @@ export async function exportSnapshot(node: PostgresNode, request: SnapshotReques
     await writeDurably(join(folder, recordName(id)), `${JSON.stringify(record, null, 2)}\n`)
     return record
   } catch (error) {
-    await rm(partial, { recursive: true, force: true })
-    await rm(`${partial}.d`, { recursive: true, force: true })
+    await removePartial()
     throw error
   }
 }
