@@ -70,7 +70,7 @@ t.test('what goes wrong with a server is a state with a reason, and ends with it
   const onObservation: NonNullable<Options>['onObservation'] = (observation) => {
     if (observation.type === 'operation-step') strike?.(observation.step)
   }
-  const { p, url, root } = await provisioned(t, { hungMs: 4_000, onObservation }, { backup: { enabled: true } })
+  const { p, url, root } = await provisioned(t, { hungMs: 8_000, onObservation }, { backup: { enabled: true } })
 
   await t.test('a server that was killed and does not start again', async (t) => {
     const control = join(root, 'members/m1/data/global/pg_control')
@@ -91,8 +91,10 @@ t.test('what goes wrong with a server is a state with a reason, and ends with it
     process.kill(postmasterOf(root), 'SIGKILL')
     t.same(await eventually(() => query(url, 'select id from kept')), [{ id: 1 }])
     t.equal(readFileSync(path, 'utf8'), good, 'the last good parameters are back')
-    t.notOk(existsSync(`${path}.good`))
     await untilStatus(p, 'ACTIVE', null)
+    await eventually(async () => {
+      if (existsSync(`${path}.good`)) throw new Error('they are still thought of')
+    })
   })
 
   await t.test('a server that hangs', async (t) => {
@@ -125,6 +127,14 @@ t.test('what goes wrong with a server is a state with a reason, and ends with it
     t.equal(backup.status, 200, JSON.stringify(backup.body))
     t.equal(strike, null)
     t.equal((await p.call('GET', '/api/provision/shop/backup/list')).body.backups.length, 2)
+  })
+
+  await t.test('a folder that is gone', async (t) => {
+    renameSync(root, `${root}.away`)
+    await untilStatus(p, 'FAILED', /The folder of the instance is gone/)
+    renameSync(`${root}.away`, root)
+    await untilStatus(p, 'ACTIVE', null)
+    t.same(await query(url, 'select id from kept'), [{ id: 1 }])
   })
 
   await t.test('an archive that is lost', async (t) => {

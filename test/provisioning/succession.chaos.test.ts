@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { decide } from '../../bus/decide.ts'
@@ -6,6 +6,7 @@ import { load } from '../../bus/load.ts'
 import { instance } from '../../schemas/provisioning/instance.ts'
 import { facts } from '../../schemas/provisioning/instance-facts.ts'
 import { instancePlace } from '../../workers/provisioning/runner.ts'
+import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
 import { eventually, platform, query, urlOf } from './platform.ts'
 
 t.setTimeout(240_000)
@@ -44,7 +45,7 @@ t.test('what follows a primary that is killed is the same whenever it is', async
     t.same(rows.map(({ id }) => id), written, 'nothing is lost') // biome-ignore format: one line
   }
 
-  const worker = await p.startWorker()
+  let current = await p.startWorker()
   await t.test('in the very moment in which it is ready: a standby takes its place', async (t) => {
     strike = (step) => {
       if (step !== 'METRICS_SETUP') return
@@ -64,7 +65,7 @@ t.test('what follows a primary that is killed is the same whenever it is', async
 
   await t.test('a failover that broke off in the middle is finished', async (t) => {
     const { id } = await shown()
-    await worker.stop()
+    await current.stop()
     process.kill(postmasterOf(id, 'm2'), 'SIGKILL')
     await decide(p.bus, {
       ...instancePlace('shop'),
@@ -80,20 +81,36 @@ t.test('what follows a primary that is killed is the same whenever it is', async
         return [facts.members.of({ members: swapped, primary: 'm1', at: Date.now() })]
       },
     })
-    await p.startWorker()
+    current = await p.startWorker()
     await write(2)
     t.equal((await shown()).primary, 'm1')
     t.notOk(existsSync(join(members(id), 'm1/data/standby.signal')))
     await settledAfter('REPAIR')
   })
 
+  for (const [lost, written] of [
+    ['data', 3],
+    ['data/global/pg_control', 4],
+  ] as const) {
+    await t.test(`after an end of the machine that took its ${lost}: a standby takes its place`, async (t) => {
+      const { id, primary } = await shown()
+      await current.stop()
+      await shutDownSupervisor(p.home)
+      rmSync(join(members(id), primary, lost), { recursive: true })
+      current = await p.startWorker()
+      await write(written)
+      t.not((await shown()).primary, primary)
+      await settledAfter('REPAIR')
+    })
+  }
+
   await t.test('while its standby hangs: it starts again where it was', async (t) => {
     const { id, primary } = await shown()
-    const standby = postmasterOf(id, 'm2')
+    const standby = postmasterOf(id, primary === 'm1' ? 'm2' : 'm1')
     process.kill(standby, 'SIGSTOP')
     process.kill(postmasterOf(id, primary), 'SIGKILL')
     try {
-      await write(3)
+      await write(5)
       t.equal((await shown()).primary, primary)
       const { operation } = await recorded()
       t.match(operation, { type: 'FAILOVER', state: 'FAILED', error: { message: /No standby can take over/ } })

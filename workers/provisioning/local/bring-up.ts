@@ -13,7 +13,7 @@ export async function bringUp(place: LocalPlace, instance: Instance, signal: Abo
   if (instance.primary === null || instance.credentials === null) return
   const opened = await openPostgres(place, instance)
   const primary = opened.primary()
-  if (!hasData(primary) || isStandby(primary)) return
+  if (isStandby(primary)) return
   const busy = isUnderWay(instance.operation)
   // One that runs is waited for by an operation, which needs it; else the next look judges it, also one that says nothing.
   const runs = async (node: typeof primary) => !busy && (await opened.control.pid(node)) !== undefined
@@ -45,6 +45,6 @@ async function bringUpPrimary(
   if (runs) return await keepPrimary(opened, opened.primary(), standbys)
   // It was fenced, and must not take another write.
   if (isUnderWay(operation) && operation.type === 'FAILOVER') return
-  if (await hasSuccessor(opened, instance)) return
+  if (!hasData(opened.primary()) || (await hasSuccessor(opened, instance))) return
   await startPrimary(opened, opened.primary(), standbys, signal)
 }

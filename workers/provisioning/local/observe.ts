@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { Unavailable } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { tiers } from '../../../schemas/provisioning/tiers.ts'
@@ -40,6 +41,7 @@ interface Looking {
 /** How an instance is, by asking its servers. */
 export async function observe(place: LocalPlace, instance: Instance, watched: Watched): Promise<Observed> {
   const opened = await openPostgres(place, instance)
+  if (!existsSync(opened.folders.marker)) return { health: 'DOWN', reason: 'The folder of the instance is gone' }
   let asked: Asked
   try {
     asked = await ask(opened.primary())
@@ -94,6 +96,10 @@ async function seeToStorage(
   return { health: 'STORAGE_FULL', reason }
 }
 
+function endReason(primary: PostgresNode): string {
+  return hasData(primary) ? 'The database server has ended' : 'The data folder of the database server is gone'
+}
+
 /** A primary that ended has a successor at once, one that does not answer after a few looks; without a standby it starts anew. */
 async function silentPrimary(
   { opened, instance, place, watched }: Looking,
@@ -105,17 +111,17 @@ async function silentPrimary(
   const primary = opened.primary()
   const pids = await Promise.all(instance.members.map((member) => opened.control.pid(opened.nodeOf(member))))
   const ended = pids[instance.members.findIndex(({ name }) => name === instance.primary)] === undefined
-  // They went together, with what looked after them: none is better than the others.
-  if (instance.members.length > 1 && pids.every((pid) => pid === undefined)) {
-    throw new Unavailable('http/unavailable', 'The servers do not run')
-  }
-  const reason = ended ? 'The database server has ended' : 'The database server does not answer'
+  const reason = ended ? endReason(primary) : 'The database server does not answer'
   const seen = { health: 'DOWN', reason, ended } as const
   // A failover that broke off after its choice: what is to be the primary is a standby still.
   if (isStandby(primary)) {
     return failedLately(instance, 'FAILOVER')
       ? seen
       : { ...seen, wants: { type: 'FAILOVER', request: { reason: 'unfinished' } } }
+  }
+  // They went together, with what looked after them: none is better than the others.
+  if (instance.members.length > 1 && pids.every((pid) => pid === undefined)) {
+    throw new Unavailable('http/unavailable', 'The servers do not run')
   }
   const successor = await hasSuccessor(opened, instance)
   if (ended) return successor ? { ...seen, wants: { type: 'FAILOVER', request: { reason: 'ended' } } } : seen

@@ -1,6 +1,6 @@
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
-import { isStandby } from './members.ts'
+import { hasData, isStandby } from './members.ts'
 import type { PostgresInstance } from './postgres-instance.ts'
 
 /** After an attempt of the driver's own that failed. */
@@ -12,13 +12,13 @@ const againMs = 60_000
  *
  * - while an operation is under way: it needs its primary, and is done, or undone, with the one it has;
  * - for a server that did not end by itself: it was stopped for an operation, or went with its supervisor or the machine, and the others
- *   with it: none of them is better than it;
+ *   with it: none of them is better than it, as long as it has its data;
  * - for a minute after a failover that did not work out.
  */
 export async function hasSuccessor(opened: PostgresInstance, instance: Instance): Promise<boolean> {
   if (isUnderWay(instance.operation) || failedLately(instance, 'FAILOVER')) return false
-  const first = await opened.control.status(opened.primary())
-  if (first === undefined) return false
+  const primary = opened.primary()
+  if (hasData(primary) && (await opened.control.status(primary)) === undefined) return false
   const running = await Promise.all(
     opened.standbys.map(async (member) => {
       const node = opened.nodeOf(member)

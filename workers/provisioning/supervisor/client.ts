@@ -3,6 +3,7 @@ import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Unavailable } from '../../../schemas/failure.ts'
 import { supervisorSocket } from './place.ts'
 import {
   type Params,
@@ -14,14 +15,12 @@ import {
   writeLine,
 } from './protocol.ts'
 
-/** The supervisor went away in the middle of a call: whether it was done is not known; all calls can be made again. */
-class SupervisorLost extends Error {
-  override readonly name = 'Unavailable'
-}
+/** In the middle of a call, whether it was done is not known; all calls can be made again. */
+const lostSupervisor = () => new Unavailable('http/unavailable', 'The supervisor of the database servers went away')
 
 /** A connection to the supervisor of a place, as the owner of its servers. */
 export interface Supervisor {
-  /** @throws {SupervisorLost}; {Error} with what the supervisor says */
+  /** @throws {Unavailable}; {Error} with what the supervisor says */
   call<Call extends SupervisorCall>(call: Call, params: Params<Call>): Promise<Result<Call>>
   /** Resolves when the connection is gone. */
   readonly lost: Promise<void>
@@ -32,7 +31,7 @@ const startMs = 10_000
 
 /**
  * Connects to the supervisor, which is started when there is none, and waits until no other worker owns the servers.
- * @throws {SupervisorLost}
+ * @throws {Unavailable}
  */
 export async function openSupervisor(
   home: string,
@@ -42,7 +41,8 @@ export async function openSupervisor(
     signal.throwIfAborted()
     const socket = await reach(home)
     if (socket !== null) return await owning(socket, onEnded, signal)
-    if (performance.now() > end) throw new SupervisorLost('The supervisor does not start')
+    if (performance.now() > end)
+      throw new Unavailable('http/unavailable', 'The supervisor of the database servers does not start')
     startSupervisor(home)
     for (let tries = 0; tries < 20 && !(await isThere(home)); tries++) await sleep(50)
   }
@@ -107,7 +107,7 @@ function calling(socket: Socket, onEnded: (ended: ServerEnded) => void): Supervi
   let last = 0
   socket.on('error', () => socket.destroy())
   socket.once('close', () => {
-    for (const { reject } of open.values()) reject(new SupervisorLost('The supervisor went away'))
+    for (const { reject } of open.values()) reject(lostSupervisor())
     open.clear()
     lost.resolve()
   })
@@ -121,7 +121,7 @@ function calling(socket: Socket, onEnded: (ended: ServerEnded) => void): Supervi
   })
   return {
     call<Call extends SupervisorCall>(call: Call, params: Params<Call>) {
-      if (socket.destroyed) return Promise.reject(new SupervisorLost('The supervisor went away'))
+      if (socket.destroyed) return Promise.reject(lostSupervisor())
       const id = ++last
       const answer = Promise.withResolvers<unknown>()
       open.set(id, answer)

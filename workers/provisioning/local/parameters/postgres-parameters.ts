@@ -184,7 +184,7 @@ export async function startWithParameters(
     await putSystemFile(node, await readFile(good))
     await control.start(node, options)
   }
-  if (!runs) await rm(good, { force: true })
+  if (!runs || reason !== null) await rm(good, { force: true })
   return { applied: reason === null, reason }
 }
 
