@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { queryObjects } from 'node:v8'
 import t from 'tap'
 import { Type } from 'typebox'
 import { type Bus, BusUnavailable, connectBus } from '../../bus/connect.ts'
@@ -11,6 +12,7 @@ import { execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
+import { ExecutionActor } from '../../workers/workflows/execution-actor.ts'
 import { taskKv } from '../../workers/workflows/kv.ts'
 import { definePlugin, type Plugin, TaskFailure, type TaskServices } from '../../workers/workflows/plugin.ts'
 import { foreach } from '../../workers/workflows/plugins/core/foreach.ts'
@@ -103,6 +105,15 @@ t.test('the engine', async (t) => {
   t.teardown(async () => {
     await engine.stop()
     await bus.close()
+  })
+
+  t.test('what has ended leaves nothing in memory', async (t) => {
+    const waits = task('pause', { type: 'core.wait', properties: { duration: '1s' } })
+    const flowId = await save(bus, plan(sequence(task('one', { type: 'test.echo', properties: { value: 1 } }), waits)))
+    const ids = await Promise.all(Array.from({ length: 50 }, () => run(bus, flowId)))
+    await Promise.all(ids.map((id) => ended(bus, id)))
+    while (queryObjects(ExecutionActor, { format: 'count' }) > 0) await sleep(20)
+    t.pass('no execution is kept')
   })
 
   t.test('runs tasks in order and hands outputs on', async (t) => {

@@ -47,7 +47,7 @@ import {
 import { Lane } from './lane.ts'
 import { Lanes } from './lanes.ts'
 import { startListeners } from './listeners.ts'
-import { leaseConsumers, lostLeases } from './lost-leases.ts'
+import { hasResults, leaseConsumers, lostLeases } from './lost-leases.ts'
 import { outwait } from './patience.ts'
 import type { Plugin } from './plugin.ts'
 import { runTask, type TaskEnvironment } from './run-task.ts'
@@ -318,7 +318,9 @@ class Engine implements WorkflowEngine {
     using place = group === null ? Lane.uncounted : this.#lanes.tasks.take(state.created!)
     if (place === null) return await deferTask(this.#bus, group!, state.created!.flowId, { ...queued, ...turn })
     const plan = await this.#context.plans.get(state.created!)
-    if (this.#running.has(executionId, key, turn)) return
+    // It was not heard of for a time. Were it done with already, the task would die with this process.
+    const ending = this.#running.ending(executionId, key, turn)
+    if (ending !== undefined) return await ending
     const task = findTask(plan, run)
     const startedAt = this.#context.now()
     const { signal, end } = this.#running.begin(executionId, key, turn)

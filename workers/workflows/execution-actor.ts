@@ -39,6 +39,8 @@ export interface ActorContext {
   readonly lostLeases: (state: ExecutionState, held: ReadonlySet<string>) => Promise<ReadonlySet<string>>
   /** Log lines of the tasks, before their results are told. */
   readonly flushLogs: (executionId: string) => Promise<void>
+  /** It has nothing to do any more, and nothing of it runs here. */
+  readonly onIdle: (actor: ExecutionActor) => void
 }
 
 /** How a message came. */
@@ -100,11 +102,6 @@ export class ExecutionActor {
     this.#place = executionPlace(id)
   }
 
-  /** Nothing to do and nothing that runs. */
-  get idle(): boolean {
-    return this.#working === null && this.#queue.length === 0 && this.#held.size === 0 && this.#unsaved === null
-  }
-
   /** Resolves when the message can be acknowledged. @throws what stops it from being handled, but for a bus that is away. */
   handle(command: ExecutionCommand, lease: string, { again, bears = true, at = 0 }: Handling): Promise<void> {
     const handled = Promise.withResolvers<void>()
@@ -138,7 +135,10 @@ export class ExecutionActor {
       this.#working = null
       // Others may decide while it has nothing to do.
       if (this.#queue.length > 0) this.#wake()
-      else if (this.#unsaved === null) this.#stored = null
+      else if (this.#unsaved === null) {
+        this.#stored = null
+        if (this.#held.size === 0) this.#context.onIdle(this)
+      }
     })
   }
 
@@ -183,6 +183,7 @@ export class ExecutionActor {
   }
 
   async #step(batch: readonly Waiting[]): Promise<void> {
+    const isFresh = this.#stored === null
     const stored = await this.#read()
     const before = this.#unsaved?.state ?? stored.state
     if (before.stage === 'absent') {
@@ -200,6 +201,11 @@ export class ExecutionActor {
         lease: (task, live) => (lease !== undefined && this.#context.inline(task, live) ? lease : null),
       },
     )
+    if (facts.length === 0 && this.#unsaved === null && !isFresh) {
+      // Nothing follows from what we know, but somebody else may have decided meanwhile, and nothing would tell us.
+      this.#stored = null
+      return await this.#step(batch)
+    }
     this.#unsaved ??= this.#begun(stored, state)
     this.#unsaved.facts.push(...facts)
     this.#unsaved.taken.push(...batch)
@@ -255,7 +261,7 @@ export class ExecutionActor {
     })
     const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
     const stored = this.#stored ?? before
-    const left = again || endedOutside ? outstanding(plan, state, swept ? await this.#lost(state) : none) : []
+    const left = again || endedOutside ? outstanding(plan, state, { lost: swept ? await this.#lost(state) : none, anew: swept }) : []
     // One that went off before it was asked for has found nothing.
     const now = this.#context.now()
     const next = followUps.filter((followUp) => followUp.type !== 'timer' || followUp.at <= now)
