@@ -158,6 +158,7 @@ export const insightOperations: Operations = {
   },
   'POST /api/parameter-groups': {
     summary: 'Makes a parameter group',
+    parameters: [once],
     requestBody: groupBody,
     responses: {
       201: group,

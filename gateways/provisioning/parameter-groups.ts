@@ -19,7 +19,7 @@ import { databaseTypes } from '../../schemas/provisioning/tiers.ts'
 import { requireParameters } from './ask.ts'
 import { time } from './instance-view.ts'
 import { nameField, parameterLimits } from './provision-body.ts'
-import { bodyOf, choiceField, invalid, textField, textsField } from './request.ts'
+import { bodyOf, choiceField, invalid, operationIdOf, textField, textsField } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 interface ByName {
@@ -88,6 +88,7 @@ async function save(
     description: textField('description', description, { min: 0, max: 1_000 }),
     databaseType: choiceField('databaseType', databaseType, databaseTypes),
     parameters: textsField('parameters', parameters ?? {}, parameterLimits),
+    ...(request.headers['idempotency-key'] !== undefined && { key: operationIdOf(request, name) }),
     by,
     at: service.now(),
   }

@@ -23,6 +23,7 @@ import {
   isUnderWay,
   type Operation,
   operationSummary,
+  otherRequest,
   startedOperation,
 } from './operation.ts'
 import type { TierName } from './tiers.ts'
@@ -150,11 +151,7 @@ export function findOperation(state: InstanceState, id: string) {
 
 /** @throws {Rejected} `provisioning/idempotency-mismatch` when the key of an operation was used for another request */
 function requireSameRequest({ operation, earlier }: Pick<Instance, 'operation' | 'earlier'>, id: string): void {
-  if (![operation, ...earlier].some((known) => isOtherRequest(id, known.id))) return
-  throw new Rejected('provisioning/idempotency-mismatch', 'The Idempotency-Key was used before with another body', {
-    details: { field: 'Idempotency-Key', reason: 'was used before with another body' },
-    hint: 'Send a new key with a new request.',
-  })
+  if ([operation, ...earlier].some((known) => isOtherRequest(id, known.id))) throw otherRequest()
 }
 
 /**

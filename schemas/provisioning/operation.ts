@@ -1,4 +1,5 @@
 import type { Static } from 'typebox'
+import { Rejected } from '../failure.ts'
 import type { InstanceFact, OperationFailure, OperationStarted, OperationType } from './instance-facts.ts'
 
 /** What is being done with an instance, or was. */
@@ -75,4 +76,12 @@ export function isOtherRequest(id: string, known: string): boolean {
   const [key, request] = id.split('~')
   const [knownKey, knownRequest] = known.split('~')
   return request !== undefined && key === knownKey && request !== knownRequest
+}
+
+export function otherRequest(): Rejected {
+  const reason = 'was used before with another body'
+  return new Rejected('provisioning/idempotency-mismatch', `The Idempotency-Key ${reason}`, {
+    details: { field: 'Idempotency-Key', reason },
+    hint: 'Send a new key with a new request.',
+  })
 }

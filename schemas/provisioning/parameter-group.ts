@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { type Aggregate, defineEvent, defineEvents, type FactOf } from '../../bus/message.ts'
 import { Rejected } from '../failure.ts'
+import { isOtherRequest, otherRequest } from './operation.ts'
 
 const closed = { additionalProperties: false } as const
 const own = { name: Type.String(), by: Type.String(), at: Type.Integer({ description: 'epoch ms' }) }
@@ -13,6 +14,7 @@ const GroupSaved = defineEvent(
       description: Type.String(),
       databaseType: Type.String(),
       parameters: Type.Record(Type.String(), Type.String()),
+      key: Type.Optional(Type.String({ description: 'of the request, by its Idempotency-Key' })),
     },
     closed,
   ),
@@ -28,6 +30,8 @@ export type GroupState =
       readonly stage: 'saved'
       readonly saved: Saved
       readonly version: number
+      /** The key of the request that made it. */
+      readonly madeBy?: string | undefined
       readonly createdAt: number
       readonly updatedAt: number
     }
@@ -40,16 +44,23 @@ export const parameterGroup: Aggregate<GroupState, GroupFact> = {
   evolve(state, fact) {
     if (fact.type === 'provisioning.parameter-group.deleted') return { stage: 'absent' }
     const { at } = fact.data
-    const before = state.stage === 'saved' ? state : { version: 0, createdAt: at }
-    const { version, createdAt } = before
-    return { stage: 'saved', saved: fact.data, version: version + 1, createdAt, updatedAt: at }
+    const before = state.stage === 'saved' ? state : { version: 0, createdAt: at, madeBy: fact.data.key }
+    const { version, createdAt, madeBy } = before
+    return { stage: 'saved', saved: fact.data, version: version + 1, madeBy, createdAt, updatedAt: at }
   },
 }
 
-/** @param replace whether one that is there is meant @throws {Rejected} `provisioning/parameter-group-exists`, `-not-found` */
+/**
+ * Nothing when this very request has made it.
+ * @param replace whether one that is there is meant
+ * @throws {Rejected} `provisioning/parameter-group-exists`, `-not-found`, `provisioning/idempotency-mismatch`
+ */
 export function decideSaveGroup(state: GroupState, saved: Saved, replace: boolean): readonly GroupFact[] {
   if (replace) requireGroup(state, saved.name)
   else if (state.stage === 'saved') {
+    const { key } = saved
+    if (key !== undefined && key === state.madeBy) return []
+    if (key !== undefined && isOtherRequest(key, state.madeBy ?? '')) throw otherRequest()
     throw new Rejected('provisioning/parameter-group-exists', `A parameter group ${saved.name} exists`)
   }
   return [GroupSaved.of(saved)]

@@ -267,7 +267,10 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
       has(t, refused, { status: 422, body: { details: { field: 'parameters.nonsense' } } }, 'is refused at once')
     }
     t.equal((await call('GET', '/api/provision/bad')).status, 404)
-    t.equal((await call('POST', '/api/parameter-groups', group)).status, 201)
+    const once = { 'Idempotency-Key': 'group' }
+    for (const _ of ['once', 'again']) t.equal((await call('POST', '/api/parameter-groups', group, once)).status, 201)
+    const other = await call('POST', '/api/parameter-groups', { ...group, description: 'e' }, once)
+    t.equal(other.body.code, 'provisioning/idempotency-mismatch')
     t.equal((await call('POST', '/api/parameter-groups', group)).status, 409)
     t.equal((await call('GET', '/api/parameter-groups')).body.length, 1)
     has(
