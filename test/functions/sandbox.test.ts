@@ -301,6 +301,7 @@ t.test('a result means', async (t) => {
       { 'set-cookie': 'a=b', 'content-type': 'text/plain;charset=UTF-8' },
       'x',
     ],
+    ['({ status: 200, body: "x", headers: [["A", "b"], ["a", "c"]] })', 200, { a: 'b, c' }, 'x'],
     ['({ then(done) { done(7) } })', 200, json, '7'],
   ]
   for (const [source, status, headers, body] of cases) {
@@ -318,6 +319,11 @@ t.test('a result means', async (t) => {
     ['({ status: 200, body: "x", headers: { "a b": "c" } })', 'unserialisable', /"a b" is no header name/],
     ['({ status: 200, body: "x", headers: { a: "b\\r\\nc: d" } })', 'unserialisable', /value of the header a/],
     ['({ status: 200, body: "x", headers: { a: "v".repeat(8193) } })', 'output-too-large', /header a is larger/],
+    [
+      '({ status: 200, body: "x", headers: [["set-cookie", "a"], ["Set-Cookie", "b"]] })',
+      'unserialisable',
+      /one cookie/,
+    ],
     ['new Response("x", { headers: { a: "v".repeat(8193) } })', 'output-too-large', /header a is larger/],
     ['"é".repeat(3200000)', 'output-too-large', /larger than 6291456 bytes/],
     ['new Uint8Array(6291457)', 'output-too-large', /larger than 6291456 bytes/],

@@ -145,7 +145,10 @@ function plainHeaders(given: unknown): Record<string, string> {
     if (!matches(headerValue, value))
       throw new Refusal('unserialisable', `The value of the header ${name} is not allowed`)
     if (++count > MAX_HEADERS) throw new Refusal('unserialisable', `More than ${MAX_HEADERS} headers`)
-    out[name] = value
+    const before = out[name]
+    if (before !== undefined && name === 'set-cookie')
+      throw new Refusal('unserialisable', 'A response can set one cookie')
+    out[name] = before === undefined ? value : `${before}, ${value}`
   }
   const iterable = given as { [Symbol.iterator]?: unknown }
   if (isArray(given) || typeof iterable[Symbol.iterator] === 'function')
