@@ -366,8 +366,10 @@ class Engine implements WorkflowEngine {
     const { executionId, flowId } = state.created!
     switch (followUp.type) {
       case 'queue': {
-        const { run, turn, group } = followUp
-        return await queueTask(this.#bus, { executionId, run, ...turn }, { flowId, group, again })
+        const { run, turn, group, anew = false } = followUp
+        if (anew && (await hasResults(this.#bus, executionId))) return
+        const queueing = { flowId, group, again: anew ? ('anew' as const) : again }
+        return await queueTask(this.#bus, { executionId, run, ...turn }, queueing)
       }
       case 'timer':
         return await setExecutionTimer(this.#bus, executionId, followUp.id, followUp.at)

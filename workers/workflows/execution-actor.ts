@@ -261,7 +261,10 @@ export class ExecutionActor {
     })
     const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
     const stored = this.#stored ?? before
-    const left = again || endedOutside ? outstanding(plan, state, { lost: swept ? await this.#lost(state) : none, anew: swept }) : []
+    const left =
+      again || endedOutside
+        ? outstanding(plan, state, { lost: swept ? await this.#lost(state) : none, anew: swept })
+        : []
     // One that went off before it was asked for has found nothing.
     const now = this.#context.now()
     const next = followUps.filter((followUp) => followUp.type !== 'timer' || followUp.at <= now)

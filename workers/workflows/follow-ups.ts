@@ -18,6 +18,8 @@ export type FollowUp =
       readonly run: string
       readonly turn: Turn
       readonly group: string
+      /** Nothing was heard of it for long. */
+      readonly anew?: boolean
     }
   | { readonly type: 'timer'; readonly id: string; readonly at: number }
   | { readonly type: 'child'; readonly run: string; readonly opening: Extract<Opening, { kind: 'child' }> }
@@ -32,6 +34,8 @@ export const defaultGroup = 'default'
 const timerPurpose = 'executions'
 const deadlineTimer = 'deadline'
 const slaTimer = 'sla'
+/** Several who find out at the same time that a task was lost bring it once. */
+const anewMs = 60_000
 
 /**
  * What facts that were just decided call for.
@@ -79,24 +83,33 @@ export function followUpsOf(
 
 /**
  * What a state still waits for: done again when nobody knows whether it was done.
- * @param lost messages that nobody has in hand: what hangs on them goes to the queue
+ * @param left `lost`: messages that nobody has in hand: what hangs on them goes to the queue; `anew`: nothing was heard of it for long
  */
-export function outstanding(plan: FlowPlan, state: ExecutionState, lost: ReadonlySet<string>): readonly FollowUp[] {
+export function outstanding(
+  plan: FlowPlan,
+  state: ExecutionState,
+  { lost, anew }: { readonly lost: ReadonlySet<string>; readonly anew: boolean },
+): readonly FollowUp[] {
   if (isEnded(state.stage)) return [{ type: 'ended' }, ...leftChildren(state.runs)]
   const found: FollowUp[] = [...timer(deadlineTimer, state.deadlineAt)]
   if (state.slaMissed) found.push({ type: 'sla-missed' })
   else found.push(...timer(slaTimer, state.slaAt ?? null))
   if (state.startedAt === null && state.slotRequested) found.push({ type: 'slot' })
-  for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run, lost))
+  for (const [key, run] of Object.entries(state.runs)) found.push(...outstandingOf(plan, key, run, { lost, anew }))
   return found
 }
 
-function outstandingOf(plan: FlowPlan, key: string, run: Run, lost: ReadonlySet<string>): readonly FollowUp[] {
+function outstandingOf(
+  plan: FlowPlan,
+  key: string,
+  run: Run,
+  { lost, anew }: Parameters<typeof outstanding>[2],
+): readonly FollowUp[] {
   const { status, attempt, lease, task, at, opening, deadlineAt } = run
   if (!isLive(run)) return status === 'cancelled' || run.failure?.kind === 'timeout' ? stopChild(run) : []
   if (status === 'scheduled') {
     const queued = lease === null || lost.has(lease)
-    return queued ? [{ type: 'queue', run: key, turn: turnOf(run), group: groupOf(plan, task) }] : []
+    return queued ? [{ type: 'queue', run: key, turn: turnOf(run), group: groupOf(plan, task), anew }] : []
   }
   if (status === 'retrying') return timer(`${key}/${attempt}/retry`, at)
   const own = opening === null ? [] : opened(key, attempt, opening)
@@ -136,18 +149,26 @@ export interface QueuedTask {
   readonly generation?: number
 }
 
+/** How a task is brought to the queue. */
+interface Queueing {
+  readonly flowId: string
+  readonly group: string
+  /** Whether it may lie there; `anew`: where it does not, it was lost, though the queue may still know its id. */
+  readonly again: boolean | 'anew'
+}
+
 /** Stored once, however often it is sent within the time in which it can be unanswered. @throws {BusUnavailable} */
-export async function queueTask(
-  bus: Bus,
-  task: QueuedTask,
-  { flowId, group, again }: { readonly flowId: string; readonly group: string; readonly again: boolean },
-): Promise<void> {
+export async function queueTask(bus: Bus, task: QueuedTask, { flowId, group, again }: Queueing): Promise<void> {
   const id = turnId(task.executionId, task.run, turnOf(task))
   const subject = taskSubject(group, id)
   // The queue knows ids for two minutes; a task can lie there, or run, for longer.
-  if (again && ((await lastMessage(bus, 'TASKS', subject)) !== null || (await isTaskDeferred(bus, group, flowId, id))))
+  if (
+    again !== false &&
+    ((await lastMessage(bus, 'TASKS', subject)) !== null || (await isTaskDeferred(bus, group, flowId, id)))
+  )
     return
-  await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': id } })
+  const own = again === 'anew' ? `${id}/anew/${Math.floor(Date.now() / anewMs)}` : id
+  await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': own } })
 }
 
 /** @throws {BusUnavailable} */

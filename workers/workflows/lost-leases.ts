@@ -1,4 +1,4 @@
-import { type ConsumerInfo, JetStreamApiError } from '@nats-io/jetstream'
+import { type ConsumerInfo, JetStreamApiError, type StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from '../../bus/connect.ts'
 import { readPage } from '../../bus/load.ts'
 import { messageIdHeader } from '../../bus/message.ts'
@@ -36,18 +36,29 @@ export async function lostLeases(
     if (status === 'scheduled' && lease !== null && !held.has(lease)) leases.add(lease)
   }
   if (leases.size === 0) return leases
-  const subject = executionSubject(executionId)
-  const waiting = await asking(bus, () =>
-    readPage(bus, 'COMMANDS', { seq: 1, next_by_subj: subject, batch: maxWaiting }),
-  )
+  const waiting = await commandsOf(bus, executionId)
   // Whoever gets them decides; then it is asked again.
-  if (waiting.length === maxWaiting || waiting.some(({ data }) => !isNudge(data))) return new Set()
+  if (holdsResults(waiting)) return new Set()
   const commands = new Set(waiting.map(({ header }) => header.get(messageIdHeader)))
   const lost = new Set<string>()
   for (const lease of leases) {
     if (!commands.has(lease) && (await isGone(bus, created!, lease))) lost.add(lease)
   }
   return lost
+}
+
+/** Whether something that was found out about an execution has not been decided on yet. @throws {BusUnavailable} */
+export async function hasResults(bus: Bus, executionId: string): Promise<boolean> {
+  return holdsResults(await commandsOf(bus, executionId))
+}
+
+function commandsOf(bus: Bus, executionId: string): Promise<readonly StoredMsg[]> {
+  const query = { seq: 1, next_by_subj: executionSubject(executionId), batch: maxWaiting }
+  return asking(bus, () => readPage(bus, 'COMMANDS', query))
+}
+
+function holdsResults(waiting: readonly StoredMsg[]): boolean {
+  return waiting.length === maxWaiting || waiting.some(({ data }) => !isNudge(data))
 }
 
 function isNudge(data: Uint8Array): boolean {

@@ -7,6 +7,7 @@ interface Running {
   /** Counts what has begun here. */
   readonly number: number
   readonly controller: AbortController
+  readonly ended: PromiseWithResolvers<void>
 }
 
 const unwanted = new Error('The task was cancelled')
@@ -44,6 +45,12 @@ export class RunningTasks {
     return turn?.attempt === attempt && turn.round === round && turn.generation === generation
   }
 
+  /** Resolves when it is through; undefined when it does not run here. */
+  ending(executionId: string, run: string, turn: Turn): Promise<void> | undefined {
+    if (!this.has(executionId, run, turn)) return undefined
+    return this.#byExecution.get(executionId)?.get(run)?.ended.promise
+  }
+
   isEmpty(executionId: string): boolean {
     return !this.#byExecution.has(executionId)
   }
@@ -53,10 +60,16 @@ export class RunningTasks {
     const runs = this.#byExecution.get(executionId) ?? new Map<string, Running>()
     // Whatever runs under this key is of an earlier turn.
     runs.get(run)?.controller.abort(unwanted)
-    const running = { turn, number: ++this.#begun, controller: new AbortController() }
+    const running = {
+      turn,
+      number: ++this.#begun,
+      controller: new AbortController(),
+      ended: Promise.withResolvers<void>(),
+    }
     this.#byExecution.set(executionId, runs.set(run, running))
     if (this.#told.has(executionId) || performance.now() < this.#deafUntil + doubtMs) this.#look(executionId)
     const end = () => {
+      running.ended.resolve()
       if (runs.get(run) === running) runs.delete(run)
       if (runs.size === 0) this.#byExecution.delete(executionId)
     }
