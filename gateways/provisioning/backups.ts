@@ -71,7 +71,7 @@ export function backupRoutes(app: FastifyInstance, service: ProvisioningService)
       backupId: null,
     })
     const seconds = waitOf(queryOf(request, ['wait']))
-    return await make(service, { request, reply }, wanted, { type: 'CLONE', seconds })
+    return await make(service, { request, reply }, wanted, { type: 'CLONE', field: 'newProjectName', seconds })
   })
 }
 
@@ -93,7 +93,7 @@ async function restore(service: ProvisioningService, request: FastifyRequest<ByP
   const known = service.instances.get(name).stage === 'wanted'
   if (!known) await askOf(service, projectId, 'check-restore', target)
   const seconds = waitOf(queryOf(request, ['wait']))
-  return await make(service, { request, reply }, wanted, { type: 'RESTORE', seconds })
+  return await make(service, { request, reply }, wanted, { type: 'RESTORE', field, seconds })
 }
 
 type Source = NonNullable<Requested['source']>

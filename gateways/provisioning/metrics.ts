@@ -87,9 +87,12 @@ function streamRoute(app: FastifyInstance, service: ProvisioningService): void {
   app.get<ByProject>('/api/provision/:projectId/metrics/stream', async (request, reply) => {
     const { projectId } = request.params
     if (streams >= maxStreams) throw new Rejected('http/too-many-requests', 'Too many metrics streams are open')
-    // An instance that is not measured refuses before the stream begins.
-    const first = await current(service, projectId)
     streams++
+    // An instance that is not measured refuses before the stream begins.
+    const first = await current(service, projectId).catch((error: unknown) => {
+      streams--
+      throw error
+    })
     const stream = openEventStream(reply, { retryMs })
     let id = 0
     const send = (data: string) => {

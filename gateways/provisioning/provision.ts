@@ -121,6 +121,8 @@ export async function requireEngine(
 
 interface Making {
   readonly type: 'CREATE' | 'CLONE' | 'RESTORE'
+  /** Of the request, with the name. Default projectName. */
+  readonly field?: string
   readonly seconds: number
 }
 
@@ -132,21 +134,31 @@ export async function make(
   service: ProvisioningService,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   wanted: Requested,
-  { type, seconds }: Making,
+  { type, field = 'projectName', seconds }: Making,
 ): Promise<FastifyReply> {
   const { projectName, uid } = wanted
   const operationId = operationIdOf(request, projectName)
   requireRoom(service, wanted)
   const record = () => recordWanted(service, wanted, { operationId, type })
   // Somebody was faster in this very moment: perhaps this request itself, sent twice.
-  const { sequence, state } = await record().catch((error: unknown) => {
+  const again = (error: unknown) => {
     if (error instanceof Rejected && error.code === 'provisioning/exists') return record()
     throw error
-  })
+  }
+  const { sequence, state } = await record().catch(again).catch(blaming(field))
   await service.instances.passed(projectName, sequence)
   if ((state as Instance).uid !== uid) reply.header('Idempotency-Replayed', 'true')
   const settled = await settle(service, reply, projectName, operationId, seconds)
   return replyInstance(service, reply, projectName, settled, 201)
+}
+
+/** Rethrows; where the name is to blame, the request's own field for it is. */
+function blaming(field: string) {
+  return (error: unknown): never => {
+    const { details } = error as { readonly details?: { readonly field?: unknown } }
+    if (!(error instanceof Rejected) || details?.field !== 'projectName') throw error
+    throw new Rejected(error.code, error.message, { details: { ...details, field }, cause: error })
+  }
 }
 
 function recordWanted(

@@ -201,6 +201,8 @@ t.test('a database lives: made, used, changed, backed up, restored, copied, dele
   await t.test('a clone has the data and a password of its own', async (t) => {
     const clone = await call('POST', '/api/provision/shop/clone?wait=90', { newProjectName: 'twin' })
     t.equal(clone.status, 201, JSON.stringify(clone.body))
+    const taken = await call('POST', '/api/provision/shop/clone', { newProjectName: 'twin' })
+    has(t, taken, { status: 409, body: { details: { field: 'newProjectName' } } }, 'a name is taken once')
     t.same(await query(await url('twin'), 'select count(*)::int as n from orders'), [{ n: 2 }])
     t.not(await url('twin'), await url('shop'))
     t.equal((await call('DELETE', '/api/provision/twin?wait=60')).status, 200)
