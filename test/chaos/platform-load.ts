@@ -89,6 +89,8 @@ const shortestPauseMs = 400
 /** Kills one part after the other: each kind has its turns, in an order and at moments that chance gives. */
 export class Wounds {
   readonly by: Record<string, number> = {}
+  /** Of the last one, as `performance.now` tells it. */
+  lastAt = 0
   readonly #platform: Platform
   readonly #bus: TestServer
 
@@ -118,6 +120,7 @@ export class Wounds {
           await one(roles).kill()
         }
         this.by[kind] = (this.by[kind] ?? 0) + 1
+        this.lastAt = performance.now()
       }
     }
   }

@@ -20,6 +20,9 @@ export interface Told {
   readonly answered: Map<string, number>
   /** Between the time of each wait and its end, in ms. */
   readonly lateMs: number[]
+  /** When something was stored last, epoch ms, and between which facts the longest time was. */
+  lastAt: number
+  silence: { readonly ms: number; readonly between: string }
 }
 
 const count = (counts: Map<string, number>, key: string) => counts.set(key, (counts.get(key) ?? 0) + 1)
@@ -27,7 +30,7 @@ const count = (counts: Map<string, number>, key: string) => counts.set(key, (cou
 /** Reads the history of all executions to its end, again and again, until every one has ended that there is or should be. */
 export async function historyOf(bus: Bus, accepted: readonly string[]): Promise<ReadonlyMap<string, Told>> {
   const told = new Map<string, Told>()
-  const deadline = performance.now() + 150_000
+  const deadline = performance.now() + 120_000
   for (let sequence = 0; ; ) {
     sequence = await readOn(bus, told, sequence)
     const stuck = [...told.values()].filter(({ state }) => !isEnded(state.stage))
@@ -35,12 +38,31 @@ export async function historyOf(bus: Bus, accepted: readonly string[]): Promise<
     if (stuck.length === 0 && lost.length === 0) return told
     if (performance.now() > deadline) {
       const shown = stuck.slice(0, 5).map(({ state }) => state)
-      throw new Error(
-        `${stuck.length} are stuck, ${lost.length} are lost: ${JSON.stringify([lost.slice(0, 5), shown])}`,
-      )
+      const about = {
+        lost: lost.slice(0, 5),
+        queues: await queuesOf(bus),
+        shown,
+        ids: stuck.map(({ state }) => state.created?.executionId),
+      }
+      throw new Error(`${stuck.length} are stuck, ${lost.length} are lost: ${JSON.stringify(about)}`)
     }
     await delay(250)
   }
+}
+
+/** What lies on the queues, and how much of it is in somebody's hands. */
+async function queuesOf(bus: Bus): Promise<readonly unknown[]> {
+  const queues = ['COMMANDS', 'TASKS', 'EVT_EXECUTIONS', 'TIMERS']
+  const found = queues.map(async (name) => {
+    const { state } = await bus.manager.streams.info(name)
+    const consumers = await bus.manager.consumers.list(name).next()
+    const told = consumers.map((each) => {
+      const { num_ack_pending, num_pending, num_waiting, num_redelivered, delivered, ack_floor } = each
+      return { name: each.name, num_ack_pending, num_pending, num_waiting, num_redelivered, delivered, ack_floor }
+    })
+    return { name, messages: state.messages, first: state.first_seq, last: state.last_seq, consumers: told }
+  })
+  return await Promise.all(found)
 }
 
 async function readOn(bus: Bus, told: Map<string, Told>, from: number): Promise<number> {
@@ -53,16 +75,29 @@ async function readOn(bus: Bus, told: Map<string, Told>, from: number): Promise<
       const id = stored.subject.slice(stored.subject.lastIndexOf('.') + 1)
       const one = told.get(id) ?? fresh()
       told.set(id, one)
-      for (const fact of (await readMessage(bus, execution.events, stored)).facts) take(one, fact)
+      const { facts } = await readMessage(bus, execution.events, stored)
+      listen(one, stored.time.getTime(), facts)
+      for (const fact of facts) take(one, fact)
     }
   }
 }
 
 function fresh(): Told {
-  return { state: execution.initial, afterEnd: [], accepted: new Map(), answered: new Map(), lateMs: [] }
+  const silence = { ms: 0, between: '' }
+  const counts = { accepted: new Map(), answered: new Map() }
+  return { state: execution.initial, afterEnd: [], ...counts, lateMs: [], lastAt: 0, silence }
 }
 
 type Fact = Parameters<typeof execution.evolve>[1]
+
+function listen(one: Told, at: number, facts: readonly Fact[]): void {
+  const ms = one.lastAt === 0 ? 0 : at - one.lastAt
+  if (ms > one.silence.ms) {
+    const runs = Object.entries(one.state.runs).map(([key, { status, lease }]) => `${key} ${status} ${lease}`)
+    one.silence = { ms, between: `${runs.join(', ')} and ${facts.map(({ type }) => type).join(', ')}` }
+  }
+  one.lastAt = at
+}
 
 function take(one: Told, fact: Fact): void {
   if (isEnded(one.state.stage) && fact.type !== 'executions.task.late-result') one.afterEnd.push(fact.type)
