@@ -16,10 +16,12 @@ const notTheirs: ReadonlySet<string> = new Set([
 ])
 const retrySeconds = 1
 
+export type HeaderValues = Readonly<Record<string, string | string[]>>
+
 export interface CallResponse {
   readonly status: number
   /** Names in lower case. */
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: HeaderValues
   /** Null where HTTP has none. */
   readonly body: Uint8Array | null
 }
@@ -29,10 +31,11 @@ export function callResponse({ reply, body }: CallAnswer, seconds: number): Call
   if (reply === plainReply) return { status: reply.status, headers: plainReply.headers, body }
   const { status, fault } = reply
   if (fault !== undefined) return faultResponse(fault, seconds)
-  const headers: Record<string, string> = {}
-  for (const [given, value] of Object.entries(reply.headers ?? {})) {
+  const headers: Record<string, string | string[]> = {}
+  for (const [given, text] of Object.entries(reply.headers ?? {})) {
     const name = given.toLowerCase()
     if (notTheirs.has(name)) continue
+    const value = headerValue(name, text)
     if (!usable(name, value)) {
       const message = `The header ${given.slice(0, 100)} cannot be sent`
       return faultResponse({ code: 'unserialisable', message }, seconds)
@@ -74,10 +77,15 @@ function faultText(code: CallFault['code'], message: string, seconds: number): s
   }
 }
 
-function usable(name: string, value: unknown): value is string {
+/** Cookies come with a line each. `name` in lower case. */
+export function headerValue(name: string, text: string): string | string[] {
+  return name === 'set-cookie' && typeof text === 'string' && text.includes('\n') ? text.split('\n') : text
+}
+
+function usable(name: string, value: unknown): boolean {
   try {
     validateHeaderName(name)
-    validateHeaderValue(name, value as string)
+    for (const each of [value].flat()) validateHeaderValue(name, each as string)
     return true
   } catch {
     return false

@@ -106,7 +106,11 @@ class DirectCall {
     const response = this.#response
     if (response.headersSent || response.destroyed) return
     const head = [...fixedHeaders, requestId]
-    for (const name in headers) put(head, name, headers[name]!)
+    for (const name in headers) {
+      const value = headers[name]!
+      if (typeof value === 'string') put(head, name, value)
+      else for (const each of value) head.push(name, each)
+    }
     if (body === null) {
       response.writeHead(status, head).end()
       return

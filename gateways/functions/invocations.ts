@@ -7,7 +7,7 @@ import { invocationSubject, outcomeSubject } from '../../bus/subject.ts'
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { type Call, callHeader, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
-import { faultAnswer } from './answer.ts'
+import { faultAnswer, headerValue } from './answer.ts'
 import { callBody, callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
 
@@ -79,7 +79,9 @@ async function outcome({ bus, timeoutMs }: FunctionService, id: string): Promise
   const done = { id, script: fn, finishedAt: new Date(finishedAt).toISOString(), durationMs }
   if (reply.fault !== undefined) return { ...done, status: 'failed', ...failure(reply.fault, timeoutMs) }
   const { status, headers = {} } = reply
-  return { ...done, status: 'done', response: { status, headers, ...content(headers, Buffer.from(stored.data)) } }
+  const told = Object.fromEntries(Object.entries(headers).map(([name, text]) => [name, headerValue(name, text)]))
+  const response = { status, headers: told, ...content(headers, Buffer.from(stored.data)) }
+  return { ...done, status: 'done', response }
 }
 
 function failure(fault: NonNullable<Outcome['fault']>, timeoutMs: number) {

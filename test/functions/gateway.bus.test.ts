@@ -50,6 +50,12 @@ t.test('the routes of the specification', async (t) => {
   t.test('responses, and what goes wrong, are counted and told', async (t) => {
     const sources: readonly (readonly [string, string, number, unknown])[] = [
       ['made', 'function handler() { return { status: 418, body: "tea", headers: { "x-kind": "pot" } } }', 418, 'tea'],
+      [
+        'cookies',
+        'const handler = () => ({ status: 200, body: "x", headers: { "Set-Cookie": ["a=1; Path=/", "b=2"] } })',
+        200,
+        'x',
+      ],
       ['nothing', 'function handler() {}', 204, ''],
       ['none', 'const other = 1', 400, { error: 'No handler function exported' }],
       ['throws', 'function handler() { throw new Error("boom") }', 500, { error: 'boom' }],
@@ -61,11 +67,14 @@ t.test('the routes of the specification', async (t) => {
       const answer = await call('POST', `/invoke/${id}`, {})
       t.same([answer.status, answer.body], [status, body], id)
       if (id === 'made') t.equal(answer.headers.get('x-kind'), 'pot')
+      if (id !== 'cookies') continue
+      t.same(answer.headers.getSetCookie(), ['a=1; Path=/', 'b=2'])
+      t.same((await call('GET', '/invoke/cookies')).headers.getSetCookie(), ['a=1; Path=/', 'b=2'], 'by the routes')
     }
     const { scripts } = (await call('GET', '/scripts')).body as { scripts: { id: string; invocations: number }[] }
     t.same(
       scripts.map(({ id, invocations }) => [id, invocations]),
-      sources.map(([id]) => [id, 1]).sort(),
+      sources.map(([id]) => [id, id === 'cookies' ? 2 : 1]).sort(),
     )
   })
 
@@ -257,6 +266,12 @@ t.test('asynchronous calls', async (t) => {
     status: 'done',
     response: { status: 200, body: { data: { n: 1 }, invocationId: id } },
   })
+  await call('POST', '/deploy', {
+    id: 'cookies',
+    code: `const handler = () => new Response('x', { headers: [['set-cookie', 'a=1'], ['set-cookie', 'b=2']] })`,
+  })
+  const cookies = (await call('POST', '/invoke/cookies', {}, { Prefer: 'respond-async' })).body as { url: string }
+  t.match(await until(() => done(cookies.url)), { response: { headers: { 'set-cookie': ['a=1', 'b=2'] }, body: 'x' } })
   const bad = (await call('POST', '/invoke/bad', {}, { Prefer: 'respond-async' })).body as { url: string }
   t.match(await until(() => done(bad.url)), { status: 'failed', error: 'no' })
   await call('POST', '/deploy', { id: 'secret', code: 'const handler = (_, { env }) => env.S' })
@@ -312,10 +327,11 @@ t.test('logs, and live', async (t) => {
   await call('POST', '/deploy', { id: 'f', code })
   await call('POST', '/deploy', { id: 'g', code })
   await call('POST', '/invoke/f', '1')
-  t.match((await call('GET', '/scripts/f/logs')).body, {
-    id: 'f',
-    logs: [{ level: /log|info/, message: /got 1/, revision: 1 }],
+  const written = await until(async () => {
+    const { body } = await call('GET', '/scripts/f/logs')
+    return (body as { logs: unknown[] }).logs.length > 0 && body
   })
+  t.match(written, { id: 'f', logs: [{ level: /log|info/, message: /got 1/, revision: 1 }] })
   t.same((await call('GET', '/scripts/g/logs')).body, { id: 'g', logs: [] })
 
   const stopping = new AbortController()

@@ -4,6 +4,8 @@ import { jsonReply, unpack } from '../sandbox/wire.ts'
 const CODES: ReadonlySet<string> = new Set(['no-handler', 'threw', 'unserialisable', 'output-too-large'])
 const NAME = /^[!#$%&'*+.^_`|~0-9a-z-]{1,256}$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]{0,8192}$/
+/** One cookie a line. */
+const COOKIES = /^[\t\n\x20-\x7e\x80-\xff]{0,8192}$/
 
 /**
  * Reads what `load`, `start` or `take` answered. User code can have had its hands on the text, so everything is checked
@@ -45,7 +47,8 @@ function successOf(head: Record<string, unknown>, body: string): GuestReply | nu
   const given = head.headers
   if (typeof given !== 'object' || given === null) return null
   for (const [name, value] of Object.entries(given)) {
-    if (typeof value !== 'string' || !NAME.test(name) || !VALUE.test(value)) return null
+    if (typeof value !== 'string' || !NAME.test(name)) return null
+    if (!(name === 'set-cookie' ? COOKIES : VALUE).test(value)) return null
     headers[name] = value
   }
   return { ok: true, status, headers, body, binary: binary === true, waiting: waiting === true }

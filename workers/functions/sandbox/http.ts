@@ -1,9 +1,8 @@
 import { AbortController, AbortSignal } from './events.ts'
-import { Refusal } from './failure.ts'
 import { Headers, headerPairs } from './headers.ts'
 import { Body, unread } from './http-body.ts'
 import { jsonStringify, toText } from './intrinsics.ts'
-import { readResponsesWith } from './reply.ts'
+import { addHeader, readResponsesWith } from './reply.ts'
 import { URL } from './url.ts'
 
 interface RequestInit {
@@ -95,9 +94,7 @@ export class Response extends Body {
     readResponsesWith((value) => {
       if (!(#status in value)) return null
       const headers: Record<string, string> = { __proto__: null as never }
-      const cookies = value.headers.getSetCookie()
-      for (const [name, text] of headerPairs(value.headers)) headers[name] = text
-      if (cookies.length > 1) throw new Refusal('unserialisable', 'A response can set one cookie')
+      for (const [name, text] of headerPairs(value.headers)) addHeader(headers, name, text)
       return { status: value.#status === 0 ? 500 : value.#status, headers, body: unread(value) }
     })
   }

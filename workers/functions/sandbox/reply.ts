@@ -133,6 +133,13 @@ const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/
 const { exec } = RegExp.prototype
 const matches = (pattern: RegExp, text: string) => apply(exec, pattern, [text]) !== null
 
+/** Cookies stay apart: each on a line of its own. `name` in lower case. */
+export function addHeader(headers: Record<string, string>, name: string, value: string): void {
+  const before = headers[name]
+  if (before === undefined) headers[name] = value
+  else headers[name] = name === 'set-cookie' ? `${before}\n${value}` : `${before}, ${value}`
+}
+
 /** A plain object of headers; also pairs and Headers, by their own iteration. @throws {Refusal} on a bad name or value. */
 function plainHeaders(given: unknown): Record<string, string> {
   if (typeof given !== 'object') throw new Refusal('unserialisable', 'headers must be an object')
@@ -140,15 +147,16 @@ function plainHeaders(given: unknown): Record<string, string> {
   let count = 0
   const add = (rawName: unknown, rawValue: unknown) => {
     const name = lower(toText(rawName))
+    if (name === 'set-cookie' && isArray(rawValue)) {
+      for (let at = 0; at < rawValue.length; at++) add(name, toText(rawValue[at]))
+      return
+    }
     const value = toText(rawValue)
     if (!matches(headerName, name)) throw new Refusal('unserialisable', `"${name}" is no header name`)
     if (!matches(headerValue, value))
       throw new Refusal('unserialisable', `The value of the header ${name} is not allowed`)
     if (++count > MAX_HEADERS) throw new Refusal('unserialisable', `More than ${MAX_HEADERS} headers`)
-    const before = out[name]
-    if (before !== undefined && name === 'set-cookie')
-      throw new Refusal('unserialisable', 'A response can set one cookie')
-    out[name] = before === undefined ? value : `${before}, ${value}`
+    addHeader(out, name, value)
   }
   const iterable = given as { [Symbol.iterator]?: unknown }
   if (isArray(given) || typeof iterable[Symbol.iterator] === 'function')
