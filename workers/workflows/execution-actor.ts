@@ -4,11 +4,11 @@ import { type Bus, BusUnavailable } from '../../bus/connect.ts'
 import { carrying, longerTrail, trailAfter } from '../../bus/decide.ts'
 import type { Place } from '../../bus/load.ts'
 import { newId, partsOf } from '../../bus/message.ts'
-import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, execution, isEnded, type Run } from '../../schemas/workflows/execution.ts'
 import { decideCommands, type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
-import { turnOf } from '../../schemas/workflows/turn.ts'
+import { isTurn, turnOf } from '../../schemas/workflows/turn.ts'
 import { claim } from './claim.ts'
 import { type Executions, executionPlace, type Stored } from './executions.ts'
 import type { FlowPlans } from './flow-plans.ts'
@@ -329,8 +329,16 @@ export class ExecutionActor {
     const leases = new Set([...this.#held.keys(), ...(this.#unsaved?.taken.map(({ lease }) => lease) ?? [])])
     for (const [key, run] of Object.entries(state.runs)) {
       const mine = run.status === 'scheduled' && run.lease !== null && leases.has(run.lease)
-      if (mine && !this.#context.running.has(this.id, key, turnOf(run))) void this.#runTask(plan, state, key)
+      if (!mine || this.#context.running.has(this.id, key, turnOf(run)) || this.#isThrough(key, run)) continue
+      void this.#runTask(plan, state, key)
     }
+  }
+
+  /** Its result has come while this was being decided, and is next. */
+  #isThrough(key: string, run: Run): boolean {
+    return this.#queue.some(({ command }) => {
+      return command.type === 'result' && command.run === key && isTurn(run, turnOf(command))
+    })
   }
 
   async #runTask(plan: FlowPlan, state: ExecutionState, key: string): Promise<void> {
