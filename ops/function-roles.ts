@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 import type { SecretKeys } from '../bus/sealed.ts'
 import type { Config } from '../schemas/config.ts'
 import { openBus } from './bus.ts'
+import { becomeBatch } from './local/batch-policy.ts'
 import { observe } from './observe.ts'
 import { jwtOptions, type RoleContext, type RunningRole } from './role-options.ts'
 import { secretKeysOf } from './secret-keys.ts'
@@ -20,6 +21,7 @@ function relaxCollector(): void {
 /** The door to functions. */
 export async function startFunctions({ config, log }: RoleContext): Promise<RunningRole> {
   relaxCollector()
+  await becomeBatch()
   const { startFunctionGateway } = await import('../gateways/functions/server.ts')
   const bus = await openBus(config, log, 'gateway:functions', 'all')
   const aliasPort = config['gateway.functions.alias-port']
@@ -49,6 +51,7 @@ export async function startFunctions({ config, log }: RoleContext): Promise<Runn
 /** Runs functions; any number of them share the calls. */
 export async function startFunctionsWorker({ config, log }: RoleContext): Promise<RunningRole> {
   relaxCollector()
+  await becomeBatch()
   const { startFunctionWorker } = await import('../workers/functions/worker.ts')
   const bus = await openBus(config, log, 'worker:functions', 'all')
   const worker = await startFunctionWorker({

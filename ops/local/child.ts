@@ -19,6 +19,8 @@ export interface ChildOptions {
   readonly gid?: number
   /** The signal that ends the child when this process dies without a goodbye (Linux only). */
   readonly deathSignal: 'INT' | 'TERM'
+  /** What runs the command, and its own arguments. Default: nothing does. */
+  readonly wrapper?: readonly string[]
   /** Variables on top of the few that every server gets. */
   readonly env?: Readonly<Record<string, string>>
 }
@@ -27,13 +29,16 @@ export interface ChildOptions {
  * Starts a server as a child in a session of its own: Ctrl-C on the terminal reaches only us, so that the children can be
  * stopped in order. On Linux the kernel ends the child when this process is killed.
  */
-export function spawnServer({ command, args, logFile, cwd, uid, gid, deathSignal, env }: ChildOptions): ChildProcess {
+export function spawnServer(options: ChildOptions): ChildProcess {
+  const { command, args, logFile, cwd, uid, gid, deathSignal, wrapper = [], env } = options
   mkdirSync(dirname(logFile), { recursive: true })
   if (existsSync(logFile) && statSync(logFile).size > logSizeLimitBytes) renameSync(logFile, `${logFile}.1`)
   const log = openSync(logFile, 'a', 0o640)
   const tied = process.platform === 'linux' && existsSync(setpriv)
+  const tie = tied ? [setpriv, '--pdeathsig', deathSignal, '--'] : []
+  const [first, ...rest] = [...tie, ...wrapper, command, ...args]
   try {
-    return spawn(tied ? setpriv : command, tied ? ['--pdeathsig', deathSignal, '--', command, ...args] : [...args], {
+    return spawn(first!, rest, {
       detached: true,
       stdio: ['ignore', log, log],
       env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin', ...env },

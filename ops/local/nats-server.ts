@@ -5,6 +5,7 @@ import { connect } from 'node:net'
 import { totalmem } from 'node:os'
 import { join, resolve } from 'node:path'
 import { platformSubjects } from '../../bus/subject.ts'
+import { batchCommand } from './batch-policy.ts'
 import { endLeftover, endProcess, exited, freePort, spawnServer } from './child.ts'
 import { findNats } from './nats-binary.ts'
 import { OperatorError } from './operator-error.ts'
@@ -69,6 +70,7 @@ async function tryStart(home: string, port: number, options: NatsOptions) {
     logFile,
     cwd: home,
     deathSignal: 'TERM',
+    wrapper: batchCommand,
     env: collector(),
   })
   if (!(await answersAsJetStream(child, port))) {
