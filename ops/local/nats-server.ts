@@ -70,7 +70,7 @@ async function tryStart(home: string, port: number, options: NatsOptions) {
     logFile,
     cwd: home,
     deathSignal: 'TERM',
-    wrapper: batchCommand,
+    wrapper: batchCommand(),
     env: collector(),
   })
   if (!(await answersAsJetStream(child, port))) {

@@ -6,7 +6,7 @@ import { batchCommand, becomeBatch } from '../../ops/local/batch-policy.ts'
 /** Of the line in a `stat` of /proc: 0 is the usual one, 3 that for batches. Source: proc_pid_stat(5), sched.h. */
 const policyIn = (stat: string) => Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38])
 
-t.test('the policy for batches', { skip: batchCommand.length === 0 && 'this system has none' }, async (t) => {
+t.test('the policy for batches', { skip: batchCommand().length === 0 && 'this system has none' }, async (t) => {
   const tasks = () => readdirSync('/proc/self/task').map((task) => `/proc/self/task/${task}/stat`)
   const before = tasks()
   await becomeBatch()
@@ -16,8 +16,8 @@ t.test('the policy for batches', { skip: batchCommand.length === 0 && 'this syst
     before.map(() => 3),
     'all threads have it',
   )
-  execFileSync('/usr/bin/chrt', ['--all-tasks', '--other', '--pid', '0', String(process.pid)])
+  execFileSync('/usr/bin/chrt', ['-a', '-o', '-p', '0', String(process.pid)])
   t.equal(policyIn(readFileSync('/proc/self/stat', 'latin1')), 0)
-  const [command, ...args] = [...batchCommand, 'cat', '/proc/self/stat']
+  const [command, ...args] = [...batchCommand(), 'cat', '/proc/self/stat']
   t.equal(policyIn(execFileSync(command!, args, { encoding: 'latin1' })), 3, 'a program that is started under it')
 })
