@@ -1,3 +1,4 @@
+import { statuses } from '../../schemas/provisioning/status.ts'
 import { anyObject, flag, listOf, nullable, number, object, oneOf, text, texts, time, whole } from './openapi-parts.ts'
 
 const operation = object({
@@ -29,19 +30,7 @@ export const schemas = {
       engine: text,
       driver: text,
       tier: text,
-      status: oneOf(
-        'PROVISIONING',
-        'ACTIVE',
-        'FAILED',
-        'RESTORING',
-        'CLONING',
-        'MODIFYING',
-        'UPGRADING',
-        'FAILING_OVER',
-        'DEGRADED',
-        'STORAGE_FULL',
-        'DELETING',
-      ),
+      status: oneOf(...statuses),
       currentStage: text,
       statusReason: nullable(text),
       failureReason: nullable(text),

@@ -9,8 +9,7 @@ let works: boolean | undefined
 
 /**
  * What starts a program under Linux's policy for batches: who is woken by a message does not push aside who sent it, so that messages
- * gather, and go on in fewer and larger pieces. On two busy cores that is a third more calls of functions, each of which passes five
- * processes. It needs no rights, and gives none: what runs under another policy comes first. Nothing where the system, or what a
+ * gather, and go on in fewer and larger pieces. On two busy cores that was a fifth to a third more calls of functions with 16 under way. It needs no rights, and gives none: what runs under another policy comes first. Nothing where the system, or what a
  * container may do, has no such policy. Source: sched(7).
  */
 export function batchCommand(): readonly string[] {

@@ -6,6 +6,7 @@ import t from 'tap'
 import { addressOf, connectBus } from '../../bus/connect.ts'
 import * as subjects from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { batchCommand } from '../../ops/local/batch-policy.ts'
 import { lastNatsUrl } from '../../ops/local/nats-server.ts'
 import { testNats } from '../support/servers.ts'
 
@@ -57,6 +58,14 @@ t.test('a server of our own', async (t) => {
     await nats.restart()
     t.equal(lastNatsUrl(home), nats.url)
     while (!bus.connected) await new Promise((again) => setTimeout(again, 10))
+  })
+
+  const skip = batchCommand().length === 0 && 'this system has no policy for batches'
+  await t.test('runs under the policy for batches, and collects late', { skip }, async (t) => {
+    const place = `/proc/${readFileSync(join(home, 'nats.pid'), 'utf8').trim()}`
+    const stat = readFileSync(`${place}/stat`, 'latin1')
+    t.equal(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[38], '3', 'proc_pid_stat(5), sched.h')
+    t.match(readFileSync(`${place}/environ`, 'latin1'), /(?:^|\0)GOGC=400\0/)
   })
 
   await t.test('takes nobody in that it does not know', async (t) => {
