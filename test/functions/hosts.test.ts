@@ -292,6 +292,40 @@ t.test('a call that runs again does nothing twice outside, and nothing else than
   t.equal(puts.length, 3)
 })
 
+t.test('a call that runs again does nothing twice outside although others of its function came to it', async (t) => {
+  const sent: string[] = []
+  const fetch = async (_fn: string, _name: string, argument: string) => {
+    sent.push(JSON.parse(argument.split('\n')[0]!).url)
+    return '={"url":"http://example.com/","redirected":false,"status":200,"statusText":"","headers":[]}\n'
+  }
+  const { deploy, call, hosts, logs } = await stage(t, { hosts: 1, fetch })
+  await deploy(
+    'f',
+    `let calls = 0
+    export async function handler(n) {
+    calls++; await new Promise((r) => setTimeout(r, 100)); await fetch("http://example.com/" + n)
+    await new Promise((r) => setTimeout(r, 600)); return [n, calls] }`,
+  )
+  await deploy(
+    'changes',
+    `export async function handler(n) { for (let tries = 0; tries < 2; tries++) try {
+    await fetch("http://example.com/" + Math.random()); await new Promise((r) => setTimeout(r, 600)) }
+    catch (error) { console.log(error.message) } }`,
+  )
+  const first = [call('f', 1), call('changes')]
+  await until('their requests', () => sent.length === 2)
+  process.kill(hosts.stats().pids[0]!, 'SIGKILL')
+  const later = [call('f', 2), call('f', 3)]
+  t.match(await first[0], { value: [1, 1] }, 'it has the isolate for itself')
+  t.match(await first[1], { code: 'host-died', started: true })
+  for (const each of later) t.match(await each, { value: [Number, 2] })
+  t.same(sent.filter((url) => /\d$/.test(url) && !url.includes('0.')).sort(), [1, 2, 3].map((n) => `http://example.com/${n}`)) // biome-ignore format: one line
+  await until('the call that is over to be told', () => logs.length === 2)
+  t.match(logs, [{ text: 'The call is over' }, { text: 'The call is over' }])
+  t.equal(sent.length, 4, 'nor does what is over do anything')
+  await until('its isolate to end', () => hosts.stats().isolates === 1)
+})
+
 t.test('answers are kept for a call that runs again up to a size, and beyond it the call does not', async (t) => {
   const sent = new Map<string, number>()
   const head = '={"url":"http://e/","redirected":false,"status":200,"statusText":"","headers":[]}\n'

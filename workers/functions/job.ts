@@ -10,7 +10,10 @@ export interface Job {
   readonly id: number
   readonly call: HostCall
   readonly standing: Standing
-  readonly key: string
+  /** Of the isolate it runs in. */
+  key: string
+  /** It has an isolate for itself. */
+  apart: boolean
   /** Of performance.now(). */
   readonly at: number
   readonly deadline: number
@@ -32,6 +35,7 @@ export function newJob(id: number, call: HostCall, standing: Standing, answer: (
     call,
     standing,
     key: programKey(functionId, revision, envVersion),
+    apart: false,
     at,
     deadline: at + call.timeoutMs,
     host: null,
@@ -40,6 +44,20 @@ export function newJob(id: number, call: HostCall, standing: Standing, answer: (
     journal: new Journal(),
     answer,
   }
+}
+
+/**
+ * It runs again: from here on what it asks for is looked up in its journal. Where something is in there, it gets an isolate for itself, for
+ * among several calls nobody could tell which of them asks.
+ */
+export function beginAgain(job: Job): void {
+  const { functionId, revision, envVersion } = job.call
+  job.host = null
+  job.deaths += 1
+  job.journal.rewind()
+  if (job.journal.atEnd) return
+  job.apart = true
+  job.key = programKey(functionId, revision, envVersion, job.id)
 }
 
 export function faultOf(at: number, code: HostFault['code'], started: boolean, message: string): HostFault {

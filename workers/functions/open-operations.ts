@@ -16,6 +16,9 @@ interface Operation extends OperationHead {
   readonly jobs: readonly Job[]
 }
 
+/** What the code of a call that is over is told. */
+const over = refused('Error', 'The call is over')
+
 /** Operations that change nothing anywhere. */
 const harmless: ReadonlySet<string> = new Set(['kv-get', 'kv-list'])
 
@@ -24,6 +27,8 @@ export class OpenOperations {
   readonly #perform: PerformOperation
   readonly #lose: (job: Job) => void
   readonly #open = new Map<HostProcess, Map<number, OpenOperation>>()
+  /** Calls with an isolate for themselves whose code goes on although they are over. */
+  readonly #lost = new WeakMap<HostProcess, Set<number>>()
 
   /** `lose`: the call ran again and asked for something else than before. */
   constructor(perform: PerformOperation, lose: (job: Job) => void) {
@@ -32,7 +37,15 @@ export class OpenOperations {
   }
 
   /** Answers an operation of a host: from the journal of its call, or by doing it. */
-  async run(host: HostProcess, id: number, { fn, name, argument, invocationId, jobs }: Operation): Promise<void> {
+  async run(
+    host: HostProcess,
+    id: number,
+    { fn, apart, name, argument, invocationId, jobs }: Operation,
+  ): Promise<void> {
+    if (this.#lost.get(host)?.has(apart)) {
+      host.send(toHost.answer, id, '', over)
+      return
+    }
     const stopping = new AbortController()
     const perform = () => this.#perform(fn, name, argument, stopping.signal)
     const asking = askingJob(name, invocationId, jobs)
@@ -40,7 +53,7 @@ export class OpenOperations {
     const kept = job?.journal.next(name, argument, perform)
     const open = this.#of(host)
     open.set(id, { stopping, job: kept === undefined ? null : job })
-    const answer = await (kept ?? this.#unkept(job, name, asking === null ? jobs : [asking], perform))
+    const answer = await (kept ?? this.#unkept(host, job, name, asking === null ? jobs : [asking], perform))
     open.delete(id)
     if (kept !== undefined && job?.journal.answered(answer.length).some((done) => !harmless.has(done))) {
       job.effects = true
@@ -59,10 +72,17 @@ export class OpenOperations {
     this.#open.delete(host)
   }
 
-  async #unkept(job: Job | null, name: string, jobs: readonly Job[], perform: () => Promise<string>): Promise<string> {
+  async #unkept(
+    host: HostProcess,
+    job: Job | null,
+    name: string,
+    jobs: readonly Job[],
+    perform: () => Promise<string>,
+  ): Promise<string> {
     if (job !== null && !job.journal.atEnd) {
+      this.#lost.set(host, (this.#lost.get(host) ?? new Set()).add(job.id))
       this.#lose(job)
-      return refused('Error', 'The call is over')
+      return over
     }
     if (!harmless.has(name)) for (const each of jobs) each.effects = true
     return await perform()

@@ -5,7 +5,7 @@ import type { LogEntry } from './host/log-book.ts'
 import type { FunctionLogLine, HostCall, HostObservation, HostReply } from './host-call.ts'
 import { HostFleet, type HostFleetOptions } from './host-fleet.ts'
 import type { HostExit, HostProcess } from './host-process.ts'
-import { faultOf, type Job, newJob } from './job.ts'
+import { beginAgain, faultOf, type Job, newJob } from './job.ts'
 import { OpenOperations } from './open-operations.ts'
 import { Quarantine } from './quarantine.ts'
 import { mapStack } from './stack.ts'
@@ -178,8 +178,10 @@ export class FunctionPool {
   }
 
   #operate(host: HostProcess, id: number, head: OperationHead, argument: string): void {
-    const jobs = [...this.#jobs.values()].filter(({ host: at, call }) => {
-      return at === host && call.functionId === head.fn && call.revision === head.rev
+    const jobs = [...this.#jobs.values()].filter(({ id: job, host: at, call, apart }) => {
+      return (
+        at === host && call.functionId === head.fn && call.revision === head.rev && head.apart === (apart ? job : 0)
+      )
     })
     void this.#operations.run(host, id, { ...head, argument, jobs })
   }
@@ -212,9 +214,7 @@ export class FunctionPool {
     const tried: Job[] = []
     let failed = 0
     for (const job of here) {
-      job.host = null
-      job.journal.rewind()
-      job.deaths += 1
+      beginAgain(job)
       const suspect = suspects.includes(job)
       if (suspect && guilty !== null) this.#fault(job, 'memory', true, memoryText)
       else if (job.effects || job.deaths >= maxDeaths) this.#fault(job, 'host-died', true, lostText)

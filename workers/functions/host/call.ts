@@ -31,6 +31,8 @@ export interface ReplyHead {
 export interface OperationHead {
   readonly fn: string
   readonly rev: number
+  /** The one call for which the isolate was made; 0 where calls share it. */
+  readonly apart: number
   readonly name: string
   /** Whose code asked for it, as the sandbox knows; '' for none. A call that waits for what another one does can be taken for that one. */
   readonly invocationId: string
@@ -52,4 +54,5 @@ export interface Setup {
   readonly user?: { readonly uid: number; readonly gid: number }
 }
 
-export const programKey = (fn: string, rev: number, env: number) => `${fn}\n${rev}\n${env}`
+/** Which isolate a call runs in. `apart`: the number of a call that has one for itself; 0 where calls share it. */
+export const programKey = (fn: string, rev: number, env: number, apart = 0) => `${fn}\n${rev}\n${env}\n${apart}`

@@ -19,6 +19,14 @@ export interface TenantCall {
   cpuMs: number
 }
 
+/** What a tenant runs, and the one call it is for; 0 where calls share it. */
+export interface TenantProgram {
+  readonly fn: string
+  readonly rev: number
+  readonly env: number
+  readonly apart: number
+}
+
 /** What a tenant asks of the host around it. `Tenant`: as the host knows tenants. */
 export interface TenantHost<Tenant> {
   readonly guests: GuestSupply

@@ -2,7 +2,7 @@ import { type Entry, type EntryOwner, EntryRunner, isDisposed, isTimeout, reject
 import type { Guest } from './guest.ts'
 import { Occupancy } from './occupancy.ts'
 import { type HostOperations, hostOperations } from './operations-host.ts'
-import type { TenantCall, TenantHost } from './tenant-call.ts'
+import type { TenantCall, TenantHost, TenantProgram } from './tenant-call.ts'
 import type { Trust } from './trust.ts'
 
 /** Between the end of a time-out and the moment when nobody waits any longer for the isolate to give in. */
@@ -17,6 +17,8 @@ export class Tenant {
   readonly fn: string
   readonly rev: number
   readonly env: number
+  /** The one call it was made for; 0 where calls share it. */
+  readonly apart: number
   lastUsed = performance.now()
   #guest: Guest | null = null
   #loaded = false
@@ -35,7 +37,7 @@ export class Tenant {
   readonly #host: TenantHost<Tenant>
   readonly #trust: Trust
 
-  constructor(host: TenantHost<Tenant>, trust: Trust, { fn, rev, env }: { fn: string; rev: number; env: number }) {
+  constructor(host: TenantHost<Tenant>, trust: Trust, { fn, rev, env, apart }: TenantProgram) {
     this.#host = host
     this.#trust = trust
     this.#occupancy = new Occupancy(host.slots)
@@ -44,6 +46,7 @@ export class Tenant {
     this.fn = fn
     this.rev = rev
     this.env = env
+    this.apart = apart
     this.#operations = hostOperations({
       settle: (id, result) => this.#push({ kind: 'settle', id, result }),
       fire: (id) => this.#fire(id),

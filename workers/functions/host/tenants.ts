@@ -97,16 +97,18 @@ export class Tenants {
       this.#byKey.set(call.key, tenant)
     }
     tenant.add(call)
+    if (tenant.apart !== 0) tenant.retire()
   }
 
   #open(key: string): Tenant {
-    const [fn = '', rev = '', env = ''] = key.split('\n')
+    const [fn = '', rev = '', env = '', apart = ''] = key.split('\n')
     this.#makeRoom()
     for (const other of this.#byKey.values()) {
       if (other.fn === fn && (other.rev < Number(rev) || (other.rev === Number(rev) && other.env < Number(env))))
         other.retire()
     }
-    const tenant = new Tenant(this.#hosting, this.#trustOf(fn, rev), { fn, rev: Number(rev), env: Number(env) })
+    const program = { fn, rev: Number(rev), env: Number(env), apart: Number(apart) }
+    const tenant = new Tenant(this.#hosting, this.#trustOf(fn, rev), program)
     this.#byKey.set(key, tenant)
     this.#alive.add(tenant)
     const request = this.#nextRequest()
@@ -162,7 +164,7 @@ export class Tenants {
   }
 
   #forget(tenant: Tenant): void {
-    const key = programKey(tenant.fn, tenant.rev, tenant.env)
+    const key = programKey(tenant.fn, tenant.rev, tenant.env, tenant.apart)
     if (this.#byKey.get(key) === tenant) this.#byKey.delete(key)
     if (!tenant.ended) return
     this.#alive.delete(tenant)
@@ -176,7 +178,8 @@ export class Tenants {
 
   #forward(tenant: Tenant, name: ForwardedOperation, argument: string, invocationId: string): Forwarded {
     const request = this.#nextRequest()
-    const head: OperationHead = { fn: tenant.fn, rev: tenant.rev, name, invocationId }
+    const { fn, rev, apart } = tenant
+    const head: OperationHead = { fn, rev, apart, name, invocationId }
     this.#writer.send(fromHost.operation, request, JSON.stringify(head), argument)
     return {
       answer: new Promise((resolve) => this.#operations.set(request, { tenant, resolve })),
