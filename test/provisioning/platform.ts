@@ -187,8 +187,11 @@ export async function eventually<T>(work: () => Promise<T>, ms = 60_000): Promis
 }
 
 /** How to get into an instance's database. */
-export const urlOf = async ({ call }: ProvisioningPlatform, project: string) =>
-  (await call('GET', `/api/provision/${project}/credentials`)).body.connectionUrl as string
+export const urlOf = async ({ call }: Pick<ProvisioningPlatform, 'call'>, project: string) => {
+  const { body } = await call('GET', `/api/provision/${project}/credentials`)
+  if (typeof body.connectionUrl !== 'string') throw new Error(JSON.stringify(body))
+  return body.connectionUrl as string
+}
 
 /** What is left in a place once all its instances are deleted: folders, and processes in one of them. */
 export function leftovers(home: string): readonly string[] {

@@ -10,7 +10,7 @@ import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
 import { decideOperation, instance } from '../../schemas/provisioning/instance.ts'
 import { instancePlace } from '../../workers/provisioning/runner.ts'
 import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
-import { eventually, platform, query } from './platform.ts'
+import { eventually, platform, query, urlOf } from './platform.ts'
 
 t.setTimeout(240_000)
 
@@ -18,7 +18,7 @@ const shop = { projectName: 'shop', orgId: 'acme', databaseType: 'POSTGRESQL', t
 
 t.test('requests that meet have one order; a group reaches its instances; a point is measured once', async (t) => {
   const { call, bus, url: address, home, natsFolder } = await platform(t)
-  const url = async () => (await call('GET', '/api/provision/shop/credentials')).body.connectionUrl
+  const url = () => urlOf({ call }, 'shop')
   const codes = (answers: readonly { status: number; body: { code?: string } }[]) =>
     answers.map(({ status, body }) => body.code ?? status).sort()
 
