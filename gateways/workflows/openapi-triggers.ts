@@ -23,10 +23,23 @@ const type = { type: 'string', enum: ['cron', 'interval', 'webhook', 'flow', 'ch
 const wait = query('wait', 'Seconds that the answer waits for the end', { type: 'integer', minimum: 0, maximum: 300 })
 const once = { name: 'Idempotency-Key', in: 'header', schema: text }
 const changed = (summary: string): Operation => ({ summary, responses: { 200: trigger, ...none } })
+const sentBody = {
+  required: false,
+  description:
+    "JSON as it is; a form's fields as an object, those of one name as a list; texts and XML as a text; bytes of any other type, and a form's files, as `{contentType, sizeBytes, base64}`, files with `filename`",
+  content: {
+    'application/json': { schema: {} },
+    'application/x-www-form-urlencoded': { schema: anyObject },
+    'multipart/form-data': { schema: anyObject },
+    'text/*': { schema: text },
+    'application/xml': { schema: text },
+    '*/*': { schema: { type: 'string', format: 'binary' } },
+  },
+}
 const fired = (summary: string, sent: boolean): Operation => ({
   summary,
   parameters: [wait, once],
-  ...(sent && { requestBody: body({}, { required: false }) }),
+  ...(sent && { requestBody: sentBody }),
   responses: {
     200: json('Accepted, or the result', ref('Accepted')),
     202: json('Kept for an execution of several deliveries', object({ status: text, deliveryId: text })),
@@ -34,6 +47,7 @@ const fired = (summary: string, sent: boolean): Operation => ({
     ...failures({
       401: 'The signature is missing, wrong or too old',
       405: 'The webhook is not for this method',
+      415: 'A multipart body other than multipart/form-data',
       429: 'It is called too often',
     }),
   },
@@ -84,7 +98,7 @@ export const triggerOperations: Operations = {
     },
   },
   'GET /api/v1/webhook/{key}': fired('Fires a webhook that allows GET', false),
-  'POST /api/v1/webhook/{key}': fired('Fires a webhook; the JSON body is its input', true),
+  'POST /api/v1/webhook/{key}': fired('Fires a webhook; the body is its input', true),
   'PUT /api/v1/webhook/{key}': fired('Fires a webhook that allows PUT', true),
   'PATCH /api/v1/webhook/{key}': fired('Fires a webhook that allows PATCH', true),
 }

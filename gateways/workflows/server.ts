@@ -140,7 +140,7 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
   const refuseOthers = refuseOtherMethods(app)
   const guard = guardRoutes(app, service.accounts)
   recordCommands(app, service)
-  workflowRoutes(app, service, corsOrigins)
+  await workflowRoutes(app, service, corsOrigins)
   guard.openFromHere()
   docsPage(app, { specUrl: '/api/v1/openapi.json', title: 'Workflow engine' })
   consolePage(app, {
@@ -153,7 +153,11 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
 }
 
 /** Every route of the API; WebSockets are to be registered before. */
-export function workflowRoutes(app: FastifyInstance, service: WorkflowService, corsOrigins: readonly string[]): void {
+export async function workflowRoutes(
+  app: FastifyInstance,
+  service: WorkflowService,
+  corsOrigins: readonly string[],
+): Promise<void> {
   openApiRoutes(app)
   healthRoutes(app, service)
   metricsRoutes(app, service)
@@ -163,7 +167,7 @@ export function workflowRoutes(app: FastifyInstance, service: WorkflowService, c
   executionLogRoutes(app, service, corsOrigins)
   approvalRoutes(app, service)
   triggerRoutes(app, service)
-  webhookRoutes(app, service)
+  await webhookRoutes(app, service)
   credentialRoutes(app, service)
   kvRoutes(app, service)
   authRoutes(app, service)

@@ -7,17 +7,17 @@ import type { TriggerConfig } from '../../schemas/workflows/trigger-plan.ts'
 import { defaultSignatureHeader, signatureMistake } from '../../schemas/workflows/trigger-signature.ts'
 import { executionAnswers, waitField } from './execution-wait.ts'
 import { loadFlow } from './flow-store.ts'
-import { idempotencyKey, invalid, parsed } from './request.ts'
+import { idempotencyKey, invalid } from './request.ts'
 import type { WorkflowService } from './service.ts'
 import { startTriggered } from './trigger-start.ts'
 import { loadTrigger, tellRefused, triggerOfKey } from './trigger-store.ts'
 import { gatherDelivery } from './webhook-batch.ts'
+import { webhookBodyOf } from './webhook-body.ts'
 import { WebhookRate } from './webhook-rate.ts'
 
 type ByKey = { Params: { key: string } }
 
 const maxBodyBytes = 1024 * 1024
-const maxJsonDepth = 64
 const maxParameters = 100
 const defaultWaitSeconds = 60
 const keySyntax = /^[A-Za-z0-9_-]{16,128}$/
@@ -26,7 +26,15 @@ const withheld = ['authorization', 'cookie', 'proxy-authorization']
 const credential = /^\$\{([A-Z][A-Z0-9_]*)(?:\.([A-Za-z_][A-Za-z0-9_]*))?\}$/
 
 /** `/webhook/{key}`: whoever knows the key starts the trigger's flow, with the body, the headers and the query as its input. */
-export function webhookRoutes(app: FastifyInstance, service: WorkflowService): void {
+export async function webhookRoutes(app: FastifyInstance, service: WorkflowService): Promise<void> {
+  // Whoever calls chooses the type; other routes know theirs.
+  await app.register(async (own) => {
+    own.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
+    webhookRoute(own, service)
+  })
+}
+
+function webhookRoute(app: FastifyInstance, service: WorkflowService): void {
   const answers = executionAnswers(service)
   const rate = new WebhookRate()
   const config = { role: 'public', audit: 'webhook.fire' } as const
@@ -47,7 +55,7 @@ export function webhookRoutes(app: FastifyInstance, service: WorkflowService): v
       }
       const signature = await checkSignature(service, saved, request)
       const { wait, query } = parametersOf(request)
-      const body = jsonOf(request)
+      const { body, members } = await webhookBodyOf(request)
       const key = idempotencyKey(request)
       // A delivery that is sent again under its signature is the same.
       const cause = key !== null ? `key/${key}` : signature === null ? `call/${newId()}` : `signed/${signature}`
@@ -58,7 +66,7 @@ export function webhookRoutes(app: FastifyInstance, service: WorkflowService): v
         const deliveryId = await gatherDelivery(service, saved, { cause, delivery })
         return await reply.code(202).send({ status: 'GATHERED', deliveryId })
       }
-      const firing = { cause, brings, body, at: service.now() }
+      const firing = { cause, brings, body: members, at: service.now() }
       const started = await startTriggered(service, saved, firing).catch((error) => refused(service, saved, error))
       return await answers.answer(reply, started, wait ?? (told.wait === true ? defaultWaitSeconds : 0))
     },
@@ -128,29 +136,6 @@ async function secretOf({ keys, bus, credentialOf }: WorkflowService, saved: Sav
 
 function rawOf({ body }: FastifyRequest): Buffer {
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0)
-}
-
-/** @throws {Rejected} `http/bad-request` */
-function jsonOf(request: FastifyRequest): unknown {
-  const text = rawOf(request).toString('utf8')
-  if (text.trim() === '') return null
-  if (depthOf(text) > maxJsonDepth) throw invalid('body', `nests deeper than ${maxJsonDepth} levels`)
-  return parsed(text)
-}
-
-/** How deep JSON nests, at least. */
-function depthOf(text: string): number {
-  let [depth, deepest, quoted] = [0, 0, false]
-  for (let index = 0; index < text.length; index++) {
-    const character = text[index]
-    if (quoted) {
-      if (character === '\\') index++
-      else if (character === '"') quoted = false
-    } else if (character === '"') quoted = true
-    else if (character === '{' || character === '[') deepest = Math.max(deepest, ++depth)
-    else if (character === '}' || character === ']') depth--
-  }
-  return deepest
 }
 
 function headersOf({ headers }: FastifyRequest): Readonly<Record<string, unknown>> {

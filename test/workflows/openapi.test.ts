@@ -14,7 +14,7 @@ async function appWithRoutes() {
     for (const each of [method].flat()) if (each !== 'HEAD') routes.set(`${each} ${pathOf(url)}`, config?.role)
   })
   // Nothing is asked of it before a request comes.
-  workflowRoutes(app, { now: Date.now } as WorkflowService, ['*'])
+  await workflowRoutes(app, { now: Date.now } as WorkflowService, ['*'])
   return { app, routes }
 }
 

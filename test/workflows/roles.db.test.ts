@@ -26,7 +26,7 @@ async function registeredRoutes(): Promise<readonly Route[]> {
     }
   })
   // Nothing is asked of it before a request comes.
-  workflowRoutes(app, { now: Date.now } as WorkflowService, ['*'])
+  await workflowRoutes(app, { now: Date.now } as WorkflowService, ['*'])
   await app.close()
   return routes
 }

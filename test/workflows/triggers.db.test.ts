@@ -202,6 +202,39 @@ t.test('triggers', async (t) => {
     t.equal((await ask('POST', `/webhook/${key}`, { body: {} })).status, 404)
   })
 
+  await t.test('webhooks take forms, texts and bytes, and a signature is over what was sent', async (t) => {
+    const shown = `name: shown\ntasks: [{ name: say, type: util.log, properties: { message: '{{ inputs.who }} {{ trigger.body | to_json }}' } }]\noutputs: { said: '{{ outputs.say.message }}' }\n`
+    const secret = 'quite a long secret'
+    const flowId = await save(shown)
+    const config = { wait: true, secret, tolerance: 0 }
+    const made = await create({ flowId, type: 'webhook', config })
+    const send = async (type: string, body: string | Uint8Array<ArrayBuffer>, signed = body) => {
+      const headers = { 'Content-Type': type, 'X-Busbar-Signature': `sha256=${signatureOf(secret, signed)}` }
+      const response = await fetch(`${stage.url}/api/v1/webhook/${made.config.key}`, { method: 'POST', headers, body })
+      return { status: response.status, json: await response.json() }
+    }
+    const said = async (...sent: Parameters<typeof send>) => JSON.parse((await send(...sent)).json.outputs).said
+    const form = 'application/x-www-form-urlencoded'
+    t.equal(await said(form, 'who=Ada&n=1&n=2'), 'Ada {"who":"Ada","n":["1","2"]}')
+    t.equal((await send(form, 'who=Bob', 'who=Ada')).status, 401)
+    const part = (name: string, value: string) =>
+      `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`
+    t.equal(await said('multipart/form-data; boundary=b', `${part('who', 'Ada')}--b--\r\n`), 'Ada {"who":"Ada"}')
+    t.equal(await said('text/plain', 'who=Ada'), ' "who=Ada"')
+    t.equal(await said('application/xml', '<who/>'), ' "<who/>"')
+    const bytes = ' {"contentType":"image/gif","sizeBytes":2,"base64":"AP8="}'
+    t.equal(await said('image/gif', new Uint8Array([0, 255])), bytes)
+    t.match(await send('multipart/mixed; boundary=b', 'x'), { status: 415, json: { error: /are taken/ } })
+    t.match(await send('image/gif', new Uint8Array(1_100_000)), { status: 413 })
+    const elsewhere = await fetch(`${stage.url}/api/v1/triggers`, {
+      method: 'POST',
+      headers: { 'Content-Type': form },
+      body: 'a=1',
+    })
+    t.equal(elsewhere.status, 415, 'other routes take what they took')
+    t.equal((await ask('DELETE', `/webhook/${made.config.key}`)).status, 405)
+  })
+
   await t.test('signed webhooks take what is signed, and a delivery once', async (t) => {
     const flowId = await save(yaml('signed'))
     const secret = 'quite a long secret'
