@@ -6,8 +6,9 @@ import { Client } from 'pg'
 import { freePort } from '../local/child.ts'
 import type { LoadTask } from './load.ts'
 import { type Loader, loader, round, versionOf } from './measure.ts'
-import { Bench, machine, roleConfig, rssMb, type Started } from './processes.ts'
+import { Bench, machine, rssMb, type Started } from './processes.ts'
 import { keepResult } from './results.ts'
+import { type Durability, endedAtLeast, engineServers, saveFlow, startEngine } from './workflows-engine.ts'
 import { bringPeers, peerPackages, startRestate } from './workflows-peers.ts'
 
 /**
@@ -73,8 +74,6 @@ interface Figures {
   readonly p99Ms: number
 }
 
-type Durability = 'flushed' | 'lazy'
-
 async function main(): Promise<void> {
   const before = machine()
   const peers = await bringPeers()
@@ -123,42 +122,6 @@ async function startSides(bench: Bench, peers: string, durability: Durability) {
     dbos: { ...dbos, request: post('/', '{}') },
   }
   return { sides, postgresUrl: postgres.url }
-}
-
-/** Gateway, worker, projection, each a process, with servers of their own. */
-async function startEngine(bench: Bench, durability: Durability, worker = true): Promise<Started> {
-  const config = await engineConfig(bench, durability)
-  await bench.role('projection:workflows', config)
-  if (worker) await bench.role('worker:workflows', config)
-  return await bench.role('gateway:workflows', { ...config, 'server.port': await freePort() })
-}
-
-async function engineConfig(bench: Bench, durability: Durability) {
-  const lazily = durability === 'lazy'
-  const postgres = await bench.postgres(lazily ? { synchronous_commit: 'off' } : {})
-  const nats = await bench.nats(lazily ? '2m' : 'always')
-  const { hostname, port, pathname, username, password } = new URL(postgres.url)
-  return {
-    ...roleConfig(postgres, nats),
-    'platform.datasource.url': `jdbc:postgresql://${hostname}:${port}${pathname}`,
-    'platform.datasource.username': username,
-    'platform.datasource.password': password,
-  }
-}
-
-async function saveFlow({ url }: Started, yaml: string): Promise<string> {
-  for (let attempt = 0; ; attempt++) {
-    const response = await fetch(`${url}/api/v1/flows`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/yaml' },
-      body: yaml,
-    })
-    const text = await response.text()
-    if (response.ok) return JSON.parse(text).id
-    // The worker's plugins may not have been told of yet.
-    if (attempt === 50) throw new Error(`The flow was refused: ${text.slice(0, 500)}`)
-    await new Promise((again) => setTimeout(again, 100))
-  }
 }
 
 function post(path: string, body: string): string {
@@ -250,7 +213,7 @@ function median(rounds: readonly Figures[]): Figures {
 /** Executions that were accepted while no worker ran: how many a second end, tenth by tenth, and what memory the worker takes. */
 async function drain(count: number) {
   await using bench = new Bench()
-  const config = await engineConfig(bench, 'lazy')
+  const { config } = await engineServers(bench, 'lazy')
   await bench.role('projection:workflows', config)
   const gateway = await bench.role('gateway:workflows', { ...config, 'server.port': await freePort() })
   // A worker tells which plugins there are, and goes.
@@ -276,16 +239,6 @@ async function drain(count: number) {
     last = { at: now, ended }
   }
   return { accepted, tenths }
-}
-
-async function endedAtLeast({ url }: Started, wanted: number): Promise<number> {
-  for (;;) {
-    const response = await fetch(`${url}/api/v1/executions?status=SUCCESS&limit=1`)
-    await response.arrayBuffer()
-    const ended = Number(response.headers.get('x-total-count'))
-    if (ended >= wanted) return ended
-    await new Promise((again) => setTimeout(again, 250))
-  }
 }
 
 /** One execution of many tasks: how long it takes, and how long its pages of history take at the end. */
