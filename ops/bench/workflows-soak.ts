@@ -96,6 +96,7 @@ async function main(): Promise<void> {
     nats: { pid: nats.process.pid ?? 0 },
     projection: await bench.role('projection:workflows', config),
     worker: await bench.role('worker:workflows', config),
+    scheduler: await bench.role('worker:scheduler', config),
     gateway: await bench.role('gateway:workflows', { ...config, 'server.port': await freePort() }),
   }
   const { gateway } = processes

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { TestServer } from '../support/servers.ts'
+import type { Presence } from './lateness.ts'
 import type { Shape } from './platform-flows.ts'
 import type { Client, Platform, Role } from './platform-roles.ts'
 
@@ -93,10 +94,12 @@ export class Wounds {
   lastAt = 0
   readonly #platform: Platform
   readonly #bus: TestServer
+  readonly #presence: Presence
 
-  constructor(platform: Platform, bus: TestServer) {
+  constructor(platform: Platform, bus: TestServer, presence: Presence) {
     this.#platform = platform
     this.#bus = bus
+    this.#presence = presence
   }
 
   get count(): number {
@@ -111,8 +114,10 @@ export class Wounds {
         await delay(shortestPauseMs + Math.random() * (longestPauseMs - shortestPauseMs))
         if (signal.aborted || this.count >= most) return
         if (kind === 'bus') {
+          this.#presence.left('bus')
           await this.#bus.kill()
           await this.#bus.restart()
+          this.#presence.came('bus')
         } else {
           const roles = this.#platform.roles[kind]
           // On a slow machine both may still be starting: killing nothing but those would let nothing ever run.

@@ -8,6 +8,7 @@ import { schemaOf, startProjector } from '../../projections/projector.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import { slots } from '../../schemas/workflows/slots.ts'
+import type { Firing } from './lateness.ts'
 
 /** What the history says of one execution, and what no history may say. */
 export interface Told {
@@ -18,8 +19,12 @@ export interface Told {
   readonly accepted: Map<string, number>
   /** How many answers each gate was given. */
   readonly answered: Map<string, number>
-  /** Between the time of each wait and its end, in ms. */
-  readonly lateMs: number[]
+  /** Waits and retries that are through. */
+  readonly firings: Firing[]
+  /** When each run was last stored as one that waits for its time. */
+  readonly parkedAt: Map<string, number>
+  /** When it was stored, epoch ms. */
+  createdAt: number
   /** When something was stored last, epoch ms, and between which facts the longest time was. */
   lastAt: number
   silence: { readonly ms: number; readonly between: string }
@@ -77,7 +82,7 @@ async function readOn(bus: Bus, told: Map<string, Told>, from: number): Promise<
       told.set(id, one)
       const { facts } = await readMessage(bus, execution.events, stored)
       listen(one, stored.time.getTime(), facts)
-      for (const fact of facts) take(one, fact)
+      for (const fact of facts) take(one, fact, stored.time.getTime())
     }
   }
 }
@@ -85,7 +90,16 @@ async function readOn(bus: Bus, told: Map<string, Told>, from: number): Promise<
 function fresh(): Told {
   const silence = { ms: 0, between: '' }
   const counts = { accepted: new Map(), answered: new Map() }
-  return { state: execution.initial, afterEnd: [], ...counts, lateMs: [], lastAt: 0, silence }
+  return {
+    state: execution.initial,
+    afterEnd: [],
+    ...counts,
+    firings: [],
+    parkedAt: new Map(),
+    createdAt: 0,
+    lastAt: 0,
+    silence,
+  }
 }
 
 type Fact = Parameters<typeof execution.evolve>[1]
@@ -96,21 +110,31 @@ function listen(one: Told, at: number, facts: readonly Fact[]): void {
     const runs = Object.entries(one.state.runs).map(([key, { status, lease }]) => `${key} ${status} ${lease}`)
     one.silence = { ms, between: `${runs.join(', ')} and ${facts.map(({ type }) => type).join(', ')}` }
   }
+  if (one.createdAt === 0) one.createdAt = at
   one.lastAt = at
 }
 
-function take(one: Told, fact: Fact): void {
+function take(one: Told, fact: Fact, at: number): void {
   if (isEnded(one.state.stage) && fact.type !== 'executions.task.late-result') one.afterEnd.push(fact.type)
   if (fact.type === 'executions.task.question-answered') count(one.answered, fact.data.run)
-  if (fact.type === 'executions.task.succeeded') {
-    count(one.accepted, fact.data.run)
-    const run = one.state.runs[fact.data.run]
-    if (run?.opening?.kind === 'pause' && run.opening.question === null) {
-      // It cannot come before it is known that there is one.
-      one.lateMs.push(fact.data.at - Math.max(run.at, run.opening.until ?? 0))
-    }
-  }
+  if (fact.type === 'executions.task.succeeded') count(one.accepted, fact.data.run)
+  if (fact.type === 'executions.task.succeeded' || fact.type === 'executions.task.scheduled')
+    fire(one, fact.data.run, at)
   one.state = execution.evolve(one.state, fact)
+  if (fact.type === 'executions.task.opened' || fact.type === 'executions.task.failed') {
+    one.parkedAt.set(fact.data.run, at)
+  }
+}
+
+/** A run goes on: where that was because of the time, it is noted when that was, by the bus's clock. */
+function fire(one: Told, key: string, firedAt: number): void {
+  const run = one.state.runs[key]
+  const pause = run?.opening?.kind === 'pause' && run.opening.question === null ? run.opening.until : null
+  const setTo = run?.status === 'retrying' ? run.at : pause
+  if (setTo === null || setTo === undefined) return
+  // It cannot come before it is known that there is one.
+  const dueAt = Math.max(setTo, one.parkedAt.get(key)!)
+  one.firings.push({ what: `${one.state.created!.executionId}/${key}`, dueAt, firedAt, setTo })
 }
 
 /** Who has had the places of a flow, how many at a time, and who has one or waits for one now. */

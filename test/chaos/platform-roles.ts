@@ -3,18 +3,21 @@ import { freePort } from '../../ops/local/child.ts'
 import type { RoleMessage } from '../../ops/run.ts'
 import { type Command, startBusbar } from '../support/command.ts'
 import type { Owner } from '../support/servers.ts'
+import type { Presence } from './lateness.ts'
 
 /** A role in a process of its own, as operators run it: it is started again whenever it ends. */
 export class Role {
   readonly name: string
   readonly #args: readonly string[]
+  readonly #presence: Presence
   #command: Command | null = null
   #stopped = false
   #ready = false
 
-  constructor(name: string, args: readonly string[]) {
+  constructor(name: string, args: readonly string[], presence: Presence) {
     this.name = name
     this.#args = args
+    this.#presence = presence
   }
 
   start(): void {
@@ -22,10 +25,10 @@ export class Role {
     const command = startBusbar(['run', this.name, ...this.#args])
     this.#command = command
     command.process.once('message', ({ kind }: RoleMessage) => {
-      this.#ready = kind === 'ready'
+      this.#is(kind === 'ready')
     })
     void command.finished.then(async () => {
-      this.#ready = false
+      this.#is(false)
       // One that finds no bus at its start ends.
       await delay(200)
       this.start()
@@ -37,8 +40,16 @@ export class Role {
     return this.#ready
   }
 
+  #is(ready: boolean): void {
+    if (ready === this.#ready) return
+    this.#ready = ready
+    if (ready) this.#presence.came(this.name)
+    else this.#presence.left(this.name)
+  }
+
   /** At once, without a goodbye; it is started again. */
   async kill(): Promise<void> {
+    this.#is(false)
     this.#command!.process.kill('SIGKILL')
     await this.#command!.finished
   }
@@ -54,14 +65,20 @@ export interface Platform {
   readonly roles: Readonly<Record<'gateway' | 'worker' | 'projection' | 'scheduler', readonly Role[]>>
 }
 
-/** Two of each role of the workflow engine. @param plugins folder with plugins of the user's own */
+/** Two of each role of the workflow engine. @param plugins folder with plugins of the user's own; `presence`: who is ready, by the role's name */
 export async function startPlatform(
   t: Owner,
   {
     natsUrl,
     postgresUrl,
     plugins,
-  }: { readonly natsUrl: string; readonly postgresUrl: string; readonly plugins: string },
+    presence,
+  }: {
+    readonly natsUrl: string
+    readonly postgresUrl: string
+    readonly plugins: string
+    readonly presence: Presence
+  },
 ): Promise<Platform> {
   const common = [
     `--app.nats.url=${natsUrl}`,
@@ -69,12 +86,14 @@ export async function startPlatform(
     `--app.workflows.plugins=${plugins}`,
     '--log.level=warn',
   ]
-  const two = (name: string) => [new Role(name, common), new Role(name, common)]
+  const two = (name: string) => [new Role(name, common, presence), new Role(name, common, presence)]
   const ports = [await freePort(), await freePort()]
   const roles = {
     projection: two('projection:workflows'),
     worker: two('worker:workflows'),
-    gateway: ports.map((port) => new Role('gateway:workflows', [...common, `--gateway.workflows.port=${port}`])),
+    gateway: ports.map(
+      (port) => new Role('gateway:workflows', [...common, `--gateway.workflows.port=${port}`], presence),
+    ),
     scheduler: two('worker:scheduler'),
   }
   const all = Object.values(roles).flat()

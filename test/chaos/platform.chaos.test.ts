@@ -8,6 +8,7 @@ import { listDead } from '../../bus/dead.ts'
 import { environment } from '../../schemas/config/environment.ts'
 import { startBusbar } from '../support/command.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
+import { dueTimes, type Firing, lateMs, Presence, spread, storyOf } from './lateness.ts'
 import { child, ledgerPlugin, limit, type Shape, startedShapes, ticking } from './platform-flows.ts'
 import { Load, Wounds } from './platform-load.ts'
 import { differencesOfReadModels, drained, historyOf, placesOf, type Told, untilThere } from './platform-oracle.ts'
@@ -30,7 +31,9 @@ writeFileSync(join(plugins, 'pay.mjs'), ledgerPlugin(ledger))
 t.teardown(() => rmSync(folder, { recursive: true, force: true }))
 
 const [nats, postgres] = await Promise.all([testNats(t, { syncInterval: 'always' }), testPostgres(t)])
-const platform = await startPlatform(t, { natsUrl: nats.url, postgresUrl: postgres.url, plugins })
+const presence = new Presence()
+presence.came('bus')
+const platform = await startPlatform(t, { natsUrl: nats.url, postgresUrl: postgres.url, plugins, presence })
 const client = clientOf(platform.gateways)
 const bus = await connectBus({ url: nats.url, name: 'chaos' })
 t.teardown(() => bus.close())
@@ -45,7 +48,7 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
 
   t.comment(`up after ${Math.round(performance.now())} ms`)
   const load = new Load(client, flowIds, shapes)
-  const wounds = new Wounds(platform, nats)
+  const wounds = new Wounds(platform, nats, presence)
   const [over, healed] = [new AbortController(), new AbortController()]
   const wounding = wounds.run(mostWounds, over.signal)
   const approving = [load.approve(healed.signal), load.approve(healed.signal)]
@@ -188,7 +191,25 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
     .sort((a, b) => b.told.silence.ms - a.told.silence.ms)
   for (const { flow, told } of silent.slice(0, 5))
     t.comment(`${flow}: nothing for ${told.silence.ms} ms between ${told.silence.between}`)
-  t.comment(`waits ended ${spread(all.flatMap(({ told }) => told.lateMs))} ms after their time`)
+  const firings = all.flatMap(({ told }) => told.firings)
+  const up = presence.stretches('bus', 'worker:workflows')
+  const out = await dueTimes(bus)
+  t.comment(`waits and retries after their time: ${spread(firings.map(({ dueAt, firedAt }) => firedAt - dueAt))} ms`)
+  t.comment(`the same, while bus and a worker were there: ${spread(firings.map((each) => lateMs(up, each)))} ms`)
+  const cameOut = (each: Firing) => out.get(`${each.what.slice(0, each.what.lastIndexOf('/'))}/${each.setTo}`) ?? []
+  const inBus = firings.map((each) => lateMs(up, { ...each, firedAt: Math.max(each.dueAt, cameOut(each).at(-1) ?? 0) }))
+  t.comment(`of that in the bus: ${spread(inBus)} ms`)
+  const latest = [...firings].sort((a, b) => lateMs(up, b) - lateMs(up, a))
+  for (const each of latest.slice(0, 12)) t.comment(storyOf(up, each, cameOut(each)))
+  const ticks = of('ticking').map(({ id, told }): Firing => {
+    const dueAt = Date.parse(String(told.state.created!.trigger.date))
+    return { what: id, dueAt, firedAt: told.createdAt }
+  })
+  const upForTicks = presence.stretches('bus', 'worker:scheduler')
+  t.comment(`ticks after their time: ${spread(ticks.map(({ dueAt, firedAt }) => firedAt - dueAt))} ms`)
+  t.comment(
+    `the same, while bus and a scheduler were there: ${spread(ticks.map((each) => lateMs(upForTicks, each)))} ms`,
+  )
 })
 
 async function save({ name, yaml }: Shape): Promise<string> {
@@ -209,10 +230,4 @@ async function statuses(client: Client): Promise<ReadonlyMap<string, string>> {
     path = next
   }
   return found
-}
-
-function spread(values: readonly number[]): string {
-  const sorted = [...values].sort((left, right) => left - right)
-  const at = (part: number) => sorted[Math.floor((sorted.length - 1) * part)]
-  return `p50 ${at(0.5)}, p90 ${at(0.9)}, most ${at(1)}`
 }

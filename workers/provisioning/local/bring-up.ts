@@ -1,8 +1,18 @@
+import { existsSync } from 'node:fs'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
-import { hasData, isStandby, keepPrimary, keepStandby, startPrimary, startStandby } from './members.ts'
+import {
+  formerPassfile,
+  hasData,
+  isStandby,
+  keepPrimary,
+  keepStandby,
+  startPrimary,
+  startStandby,
+} from './members.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
+import { admitStandbys, hasHba } from './standby-access.ts'
 import { hasSuccessor } from './succession.ts'
 
 /**
@@ -18,15 +28,19 @@ export async function bringUp(place: LocalPlace, instance: Instance, signal: Abo
   // One that runs is waited for by an operation, which needs it; else the next look judges it, also one that says nothing.
   const runs = async (node: typeof primary) => !busy && (await opened.control.pid(node)) !== undefined
   let failure: unknown = null
-  await bringUpPrimary(opened, instance, { signal, runs: await runs(primary) }).catch((error: unknown) => {
+  try {
+    await bringUpPrimary(opened, instance, { signal, runs: await runs(primary) })
+    await readmit(opened)
+  } catch (error) {
     failure = error
-  })
+  }
   // Without the primary, too: one of them may have to take its place.
   let standing = 0
   for (const member of opened.standbys) {
     const node = opened.nodeOf(member)
     if (!hasData(node) || !isStandby(node)) continue
-    const up = (await runs(node)) ? keepStandby(opened, node) : startStandby(opened, primary.port, node, signal)
+    const asItIs = (await runs(node)) && !existsSync(formerPassfile(node))
+    const up = asItIs ? keepStandby(opened, node) : startStandby(opened, primary.port, node, signal)
     await up.then(
       () => standing++,
       () => signal.throwIfAborted(),
@@ -47,4 +61,10 @@ async function bringUpPrimary(
   if (isUnderWay(operation) && operation.type === 'FAILOVER') return
   if (!hasData(opened.primary()) || (await hasSuccessor(opened, instance))) return
   await startPrimary(opened, opened.primary(), standbys, signal)
+}
+
+/** Standbys of an earlier version followed as the superuser. */
+async function readmit({ control, folders, nodeOf, primary, standbys }: PostgresInstance): Promise<void> {
+  const asItIs = hasHba(folders.hba) && !standbys.some((member) => existsSync(formerPassfile(nodeOf(member))))
+  if (!asItIs && (await control.pid(primary())) !== undefined) await admitStandbys(folders.hba, primary())
 }

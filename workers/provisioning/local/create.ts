@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { chmod, chown } from 'node:fs/promises'
 import pg from 'pg'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { facts, type Member } from '../../../schemas/provisioning/instance-facts.ts'
@@ -7,14 +6,13 @@ import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Step, StepWork } from '../driver.ts'
 import { makeArchive } from './backup/archive.ts'
 import { newPassword, scramVerifier } from './credentials/scram.ts'
-import { writeDurably } from './durable-files.ts'
 import { makeInstanceFolder, removeInstanceFolder } from './folders.ts'
 import { buildStandby, ensureSlots, hasData, initDatabase, isStandby, startPrimary, startStandby } from './members.ts'
 import { chooseInstallation, freePorts, type LocalPlace } from './place.ts'
 import { majorOf, openPostgres, type PostgresInstance, passwordContext } from './postgres-instance.ts'
 import { withSession } from './postgres-session.ts'
-import { hbaText } from './postgres-settings.ts'
 import { rewindStandby } from './rewind.ts'
+import { admitStandbys, writeHba } from './standby-access.ts'
 
 /** Servers, ports and passwords are decided, and recorded before anything of them is there. */
 export function reserve(place: LocalPlace): Step {
@@ -46,9 +44,7 @@ export function makeFolders(place: LocalPlace): Step {
       const { folders, primary } = await openPostgres(place, instance)
       const { uid, projectName } = instance
       await makeInstanceFolder(folders, { uid, projectName }, place.account)
-      await writeDurably(folders.hba, hbaText)
-      if (place.account !== undefined) await chown(folders.hba, place.account.uid, place.account.gid)
-      await chmod(folders.hba, 0o600)
+      await writeHba(folders.hba, place.account)
       makeArchive(primary())
       return undefined
     },
@@ -160,6 +156,7 @@ export async function bringStandbys(
 ): Promise<readonly string[]> {
   const rewound: string[] = []
   const primary = opened.primary()
+  await admitStandbys(opened.folders.hba, primary)
   await ensureSlots(
     primary,
     opened.standbys.map(({ name }) => name),

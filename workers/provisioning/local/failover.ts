@@ -11,6 +11,7 @@ import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
 import { waitUntil, withSession } from './postgres-session.ts'
+import { admitStandbys } from './standby-access.ts'
 
 /** So long one of the standbys may take to be able to take over; then the old primary is better than none. */
 const chooseMs = 10_000
@@ -150,6 +151,7 @@ function promote(place: LocalPlace): Step {
       await archiveRest(former)
       const others = opened.standbys.filter(({ name }) => name !== old.name)
       await startPrimary(opened, node, others.length, signal)
+      await admitStandbys(opened.folders.hba, node)
       await ensureSlots(
         node,
         opened.standbys.map(({ name }) => name),

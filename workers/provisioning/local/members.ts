@@ -1,8 +1,8 @@
-import { execFile } from 'node:child_process'
-import { appendFileSync, chownSync, existsSync, readFileSync, rmSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFileSync, chownSync, closeSync, existsSync, readFileSync } from 'node:fs'
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { promisify } from 'node:util'
 import type { TierName } from '../../../schemas/provisioning/tiers.ts'
 import { endProcessesIn } from '../supervisor/processes.ts'
 import { tied } from '../supervisor/tied.ts'
@@ -13,7 +13,8 @@ import { startWithParameters } from './parameters/postgres-parameters.ts'
 import type { PostgresInstance } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
 import { withSession } from './postgres-session.ts'
-import { memberName, standbyPassfile, superuser, tierFile, tierSettings } from './postgres-settings.ts'
+import { memberName, primaryPortFile, superuser, tierFile, tierSettings } from './postgres-settings.ts'
+import { unnamedFile } from './unnamed-file.ts'
 
 /** Segments of 1 MB: an idle instance takes less disk, and its archive too. */
 const walSegmentMb = 1
@@ -29,26 +30,36 @@ export async function initDatabase(node: PostgresNode, tier: TierName, major: nu
   makeMemberFolder(node)
   const folder = dirname(node.dataFolder)
   const unfinished = `${node.dataFolder}.new`
-  const passwordFile = join(folder, 'password.new')
   // A killed predecessor's server that fills the same folder.
   await endProcessesIn(unfinished, { signal: 'SIGKILL', patienceMs: 10_000 })
   await rm(unfinished, { recursive: true, force: true })
-  await writeFile(passwordFile, `${node.superuser.password}\n`, { mode: 0o600 })
-  if (node.runAs !== undefined) chownSync(passwordFile, node.runAs.uid, node.runAs.gid)
-  try {
-    await promisify(execFile)(...tied(join(node.binFolder, 'initdb'), initArguments(major, unfinished, passwordFile)), {
-      cwd: folder,
-      env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' },
-      ...node.runAs,
-    })
-  } finally {
-    rmSync(passwordFile, { force: true })
-  }
+  await initdb(node, unfinished, major)
   appendFileSync(join(unfinished, 'postgresql.conf'), `\ninclude_if_exists = '${tierFile}'\n`)
   await writeTierFile({ ...node, dataFolder: unfinished }, tier)
   await syncTree(unfinished)
   await rename(unfinished, node.dataFolder)
   await syncFolder(folder)
+}
+
+/** @throws {Error} with what it complained of */
+async function initdb({ binFolder, superuser: { password }, runAs }: PostgresNode, folder: string, major: number) {
+  const file = unnamedFile(`${password}\n`, runAs)
+  try {
+    const child = spawn(...tied(join(binFolder, 'initdb'), initArguments(major, folder, '/dev/fd/3')), {
+      stdio: ['ignore', 'ignore', 'pipe', file],
+      cwd: dirname(folder),
+      env: { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' },
+      ...runAs,
+    })
+    let complaint = ''
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      complaint = (complaint + text).slice(-8192)
+    })
+    const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null]
+    if (code !== 0) throw new Error(`initdb ended with ${signal ?? code}: ${complaint.trim()}`)
+  } finally {
+    closeSync(file)
+  }
 }
 
 function initArguments(major: number, folder: string, passwordFile: string): readonly string[] {
@@ -148,13 +159,21 @@ export async function startStandby(
   node: PostgresNode,
   signal: AbortSignal,
 ): Promise<void> {
-  const { path, text } = standbyPassfile(node, primaryPort)
-  if (!existsSync(path) || readFileSync(path, 'utf8') !== text) {
-    await writeDurably(path, text)
-    if (node.runAs !== undefined) chownSync(path, node.runAs.uid, node.runAs.gid)
+  const path = primaryPortFile(node)
+  const text = `${primaryPort}\n`
+  if (!existsSync(path) || readFileSync(path, 'utf8') !== text) await writeDurably(path, text, node.runAs)
+  if (existsSync(formerPassfile(node))) {
+    // It runs as the superuser it was started as.
+    await control.stop(node)
+    await rm(formerPassfile(node), { force: true })
   }
   await startWithParameters(control, node, { signal })
   await keepStandby({ control }, node)
+}
+
+/** Earlier versions kept the superuser's password there, for the standby. */
+export function formerPassfile({ dataFolder }: Pick<PostgresNode, 'dataFolder'>): string {
+  return join(dirname(dataFolder), 'replication.pass')
 }
 
 /** How a primary is looked after: with standbys, the owner of the servers decides what comes after its end. */

@@ -8,6 +8,7 @@ import type { KeepPolicy, ServerSpec, ServerStatus } from '../supervisor/protoco
 import type { InstanceFolders } from './folders.ts'
 import { type NodeControl, type PostgresNode, ServerStartFailed, type StartOptions } from './postgres-node.ts'
 import { memberName, platformSettings } from './postgres-settings.ts'
+import { standbyPassword } from './standby-access.ts'
 
 export interface MemberControl extends NodeControl {
   /** From now on the supervisor looks after it. */
@@ -45,7 +46,8 @@ export function memberControl(
       args: ['-D', node.dataFolder, ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])],
       pidFile: join(node.dataFolder, 'postmaster.pid'),
       logFile: node.logFile,
-      environment: {},
+      // Here, not in a file. Only one that is to follow has it.
+      environment: all.primary_conninfo ? { PGPASSWORD: standbyPassword(node) } : {},
       ...(node.runAs !== undefined && { runAs: node.runAs }),
     }
   }

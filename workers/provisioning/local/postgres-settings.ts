@@ -1,4 +1,4 @@
-import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Tier, type TierName, tiers } from '../../../schemas/provisioning/tiers.ts'
 import { archiveSettings } from './backup/archive.ts'
@@ -6,6 +6,8 @@ import type { PostgresNode } from './postgres-node.ts'
 
 /** The administrator that only the platform knows. */
 export const superuser = 'busbar_admin'
+/** May replicate, and is let in for that alone. */
+export const standbyRole = 'busbar_standby'
 
 /**
  * What the platform decides for a server, passed at its start: above all files of the data folder, which copies and rewinds
@@ -32,31 +34,22 @@ export function platformSettings(node: PostgresNode, hbaFile: string): Record<st
   }
 }
 
-/** Beside the data folder: where a standby finds its primary. */
-function standbyFile(node: Pick<PostgresNode, 'dataFolder'>): string {
-  return join(dirname(node.dataFolder), 'replication.pass')
+/** Beside the data folder: the port at which a standby finds its primary. */
+export function primaryPortFile(node: Pick<PostgresNode, 'dataFolder'>): string {
+  return join(dirname(node.dataFolder), 'primary.port')
 }
 
-/** A standby finds its primary at the instance's port, whichever server that is. */
+/** A standby finds its primary at the instance's port, whichever server that is. The password is in its environment. */
 function standbySettings(node: PostgresNode): Record<string, string> {
-  const file = standbyFile(node)
+  const file = primaryPortFile(node)
   if (!existsSync(file) || !existsSync(join(node.dataFolder, 'standby.signal'))) return {}
   const name = memberName(node)
-  const [, port = '0'] = headOf(file).split(':')
+  const port = Number(readFileSync(file, 'utf8'))
   return {
-    primary_conninfo: `host=127.0.0.1 port=${port} user=${superuser} passfile='${file}' application_name=${name} connect_timeout=5`,
+    primary_conninfo: `host=127.0.0.1 port=${port} user=${standbyRole} application_name=${name} connect_timeout=5`,
     primary_slot_name: name,
     recovery_target_timeline: 'latest',
   }
-}
-
-/** What {@link standbySettings} reads. `primaryPort`: the instance's. */
-export function standbyPassfile(
-  node: PostgresNode,
-  primaryPort: number,
-): { readonly path: string; readonly text: string } {
-  const { password } = node.superuser
-  return { path: standbyFile(node), text: `127.0.0.1:${primaryPort}:*:${superuser}:${password}\n` }
 }
 
 /** The name of the folder that holds the data folder. */
@@ -85,19 +78,11 @@ export function tierSettings(tier: TierName): string {
 
 export const tierFile = 'busbar-tier.conf'
 
-/** Over the network with passwords alone; replication for the platform. */
+/** Over the network with passwords alone; replication for the platform, of which standbys may do nothing else. */
 export const hbaText = [
+  `host replication ${standbyRole} 127.0.0.1/32 scram-sha-256`,
+  `host all ${standbyRole} 127.0.0.1/32 reject`,
   `host replication ${superuser} 127.0.0.1/32 scram-sha-256`,
   `host all all 127.0.0.1/32 scram-sha-256`,
   '',
 ].join('\n')
-
-function headOf(file: string): string {
-  const buffer = Buffer.alloc(64)
-  const handle = openSync(file, 'r')
-  try {
-    return buffer.toString('latin1', 0, readSync(handle, buffer, 0, Math.min(64, statSync(file).size), 0))
-  } finally {
-    closeSync(handle)
-  }
-}

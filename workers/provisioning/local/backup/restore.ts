@@ -9,6 +9,7 @@ import { inMaintenance } from '../maintenance.ts'
 import { goodFile } from '../parameters/postgres-parameters.ts'
 import { type NodeControl, type PostgresNode, ServerStartFailed } from '../postgres-node.ts'
 import { withSession } from '../postgres-session.ts'
+import { ensureStandbyRole } from '../standby-access.ts'
 import { archivedSegments, archiveUpToNow, missingSegments, restoreCommand } from './archive.ts'
 import { type BackupRecord, backupData } from './backup-record.ts'
 import { type RestoreTarget, recoveryTargetTime } from './restore-target.ts'
@@ -148,6 +149,7 @@ async function setPasswords(client: Client, { into, passwords = {} }: RestoreReq
     const verifier = client.escapeLiteral(await scramVerifier(password))
     await client.query(`alter role ${client.escapeIdentifier(user)} password ${verifier}`)
   }
+  await ensureStandbyRole(client, into)
   return rows[0]!.at?.getTime() ?? null
 }
 

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { closeSync } from 'node:fs'
 import { join } from 'node:path'
 import { tied } from '../../supervisor/tied.ts'
 import { CareFailure } from '../care-failure.ts'
+import { unnamedFile } from '../unnamed-file.ts'
 import type { MysqlNode } from './mysql-node.ts'
 
 export type MysqlTool = 'mariadb' | 'mariadb-dump' | 'mariadb-binlog' | 'mariadb-backup'
@@ -47,21 +47,6 @@ export function startTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun): 
     child.once('close', (code) => resolve(code === 0 ? undefined : complaint.trim() || 'it was ended'))
   })
   return { process: child, done }
-}
-
-/** An open file that no folder lists: it is gone with the last who has it open, however they end. */
-function unnamedFile(text: string): number {
-  const folder = mkdtempSync(join(tmpdir(), 'bb-'))
-  try {
-    const file = openSync(join(folder, 'f'), 'wx+', 0o600)
-    rmSync(folder, { recursive: true })
-    // Where it is read from stays its beginning.
-    writeSync(file, text, 0)
-    return file
-  } catch (error) {
-    rmSync(folder, { recursive: true, force: true })
-    throw error
-  }
 }
 
 /** Runs a client program to its end. @throws {CareFailure} `failed` with its reason, told after `what`. */
