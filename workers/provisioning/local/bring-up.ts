@@ -1,15 +1,7 @@
 import { existsSync } from 'node:fs'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { isUnderWay } from '../../../schemas/provisioning/operation.ts'
-import {
-  formerPassfile,
-  hasData,
-  isStandby,
-  keepPrimary,
-  keepStandby,
-  startPrimary,
-  startStandby,
-} from './members.ts'
+import { formerPassfile, hasData, isStandby, keepPrimary, keepStandby, startPrimary, startStandby } from './members.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
 import { admitStandbys, hasHba } from './standby-access.ts'
