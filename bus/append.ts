@@ -10,7 +10,7 @@ import {
   messageIdHeader,
 } from './message.ts'
 import { putAside } from './objects.ts'
-import { asking, BusUnanswered, publishOnce } from './publish.ts'
+import { asking, publishOnce, untilAnswered } from './publish.ts'
 
 /** Someone else decided on the subject in between: reload and decide again. */
 export class AppendConflict extends Error {
@@ -56,7 +56,7 @@ const attempts = 3
 export async function append<F extends Fact>(bus: Bus, { events, message, ...place }: Append<F>): Promise<Appended> {
   const encoded = await putAside(bus, encodeMessage(events, message))
   const pending: Pending = { ...place, id: encoded.headers[messageIdHeader]!, encoded }
-  return settle(bus, pending.stream, [pending], () => publishPending(bus, pending))
+  return settle(bus, pending.stream, [pending], (timeoutMs) => publishPending(bus, pending, timeoutMs))
 }
 
 /** A message that is ready to go. */
@@ -71,9 +71,8 @@ export function pendingHeaders({ expectedSequence, encoded }: Pending): Readonly
   return { ...encoded.headers, [expectedHeader]: String(expectedSequence) }
 }
 
-async function publishPending(bus: Bus, pending: Pending): Promise<Appended> {
+async function publishPending(bus: Bus, pending: Pending, timeoutMs: number): Promise<Appended> {
   const { subject, stream, expectedSequence, encoded, id } = pending
-  const timeoutMs = Math.ceil(bus.timeoutMs / attempts)
   const ack = await publishOnce(bus, { subject, body: encoded.body, headers: pendingHeaders(pending) }, timeoutMs)
   if (!ack.duplicate) return { sequence: ack.seq, duplicate: false, found: false }
   // The bus knows ids by stream, not by subject.
@@ -90,16 +89,16 @@ export async function settle<T>(
   bus: Bus,
   stream: string,
   pendings: readonly Pending[],
-  attempt: () => Promise<T>,
+  attempt: (timeoutMs: number) => Promise<T>,
 ): Promise<T | Appended> {
-  for (let number = 1; ; number++) {
+  return await untilAnswered(bus, attempts, async (timeoutMs): Promise<T | Appended> => {
     try {
-      return await attempt()
+      return await attempt(timeoutMs)
     } catch (error) {
       if (isConflict(error)) return await ownOrConflict(bus, stream, pendings, error)
-      if (!(error instanceof BusUnanswered) || number === attempts) throw error
+      throw error
     }
-  }
+  })
 }
 
 /** A conflict with what an earlier, unanswered try of ours has stored is none. */

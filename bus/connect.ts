@@ -31,12 +31,23 @@ export interface Bus extends AsyncDisposable {
   readonly connected: boolean
   /** @throws {BusUnavailable} at once when the connection is lost, so that nothing waits in a buffer unseen. */
   requireConnected(): void
+  /**
+   * Calls each time the connection is lost: what was asked by then is not answered any more.
+   * @returns what ends it
+   */
+  onDisconnect(call: () => void): () => void
+  /**
+   * Calls each time a lost connection is back: by then the server has forgotten what was open, and the client tells nobody.
+   * @returns what ends it
+   */
+  onReconnect(call: () => void): () => void
   /** Sends what is buffered, then closes. */
   close(): Promise<void>
 }
 
-const reconnectWaitMs = 250
-const reconnectJitterMs = 500
+/** Timers that came due while the bus was away wait for it. */
+const reconnectWaitMs = 100
+const reconnectJitterMs = 100
 
 /** @throws what the client throws when the first connection cannot be made. */
 export async function connectBus({ url, name, timeoutMs = 5_000, onObservation }: BusOptions): Promise<Bus> {
@@ -78,18 +89,6 @@ export function addressOf(url: string): Pick<ConnectionOptions, 'servers' | 'use
   return { servers, ...who }
 }
 
-/**
- * Calls each time a lost connection is back: by then the server has forgotten what was open, and the client tells nobody.
- * @returns what ends it
- */
-export function onReconnect({ connection }: Bus, call: () => void): () => void {
-  const statuses = connection.status()
-  void (async () => {
-    for await (const { type } of statuses) if (type === 'reconnect') call()
-  })()
-  return () => (statuses as { stop?: () => void }).stop?.()
-}
-
 /** @throws {BusUnavailable} when the server has no JetStream. */
 async function managerOf(connection: NatsConnection, timeoutMs: number): Promise<JetStreamManager> {
   try {
@@ -105,6 +104,8 @@ class ConnectedBus implements Bus {
   readonly jetstream: JetStreamClient
   readonly manager: JetStreamManager
   readonly timeoutMs: number
+  readonly #onDisconnect = new Set<() => void>()
+  readonly #onReconnect = new Set<() => void>()
   #connected = true
 
   constructor(connection: NatsConnection, manager: JetStreamManager, timeoutMs: number) {
@@ -122,17 +123,31 @@ class ConnectedBus implements Bus {
     if (!this.#connected) throw new BusUnavailable('The bus is away; it is being reconnected')
   }
 
+  onDisconnect(call: () => void): () => void {
+    return added(this.#onDisconnect, call)
+  }
+
+  onReconnect(call: () => void): () => void {
+    return added(this.#onReconnect, call)
+  }
+
   async watch(observe: (observation: BusObservation) => void): Promise<void> {
     for await (const status of this.connection.status()) {
-      if (status.type === 'disconnect') {
-        this.#connected = false
+      // The client also tells of each try that failed.
+      if (status.type === 'disconnect' && this.#connected) {
+        this.#isConnected(false)
         observe({ type: 'bus-disconnected', server: status.server })
-      } else if (status.type === 'reconnect') {
-        this.#connected = true
+      } else if (status.type === 'reconnect' && !this.#connected) {
+        this.#isConnected(true)
         observe({ type: 'bus-reconnected', server: status.server })
       }
     }
-    this.#connected = false
+    if (this.#connected) this.#isConnected(false)
+  }
+
+  #isConnected(connected: boolean): void {
+    this.#connected = connected
+    for (const call of [...(connected ? this.#onReconnect : this.#onDisconnect)]) call()
   }
 
   async close(): Promise<void> {
@@ -144,4 +159,11 @@ class ConnectedBus implements Bus {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+function added(calls: Set<() => void>, call: () => void): () => void {
+  // Of its own, though the same function may be there already.
+  const own = () => call()
+  calls.add(own)
+  return () => calls.delete(own)
 }

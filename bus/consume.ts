@@ -6,15 +6,10 @@ import {
   JetStreamApiError,
   type JsMsg,
 } from '@nats-io/jetstream'
-import type { Bus } from './connect.ts'
-import {
-  backOffMs,
-  defaultAckWaitMs,
-  type HandleObservation,
-  type HandleOptions,
-  handleMessage,
-  pause,
-} from './handle.ts'
+import { type Bus, BusUnavailable } from './connect.ts'
+import { backOffMs, defaultAckWaitMs, type HandleObservation, type HandleOptions, handleMessage } from './handle.ts'
+import { pauseUnlessBack } from './pause.ts'
+import { asking } from './publish.ts'
 
 export type ConsumeObservation =
   | HandleObservation
@@ -32,6 +27,11 @@ export interface ConsumeOptions extends Omit<HandleOptions, 'onObservation'> {
   readonly concurrency?: number
   /** How many messages all copies together may have in hand. Default 1,000. */
   readonly maxAckPending?: number
+  /**
+   * How long a request for messages is open before it is made anew. One that has frozen, or whose machine has lost its power, is given
+   * messages until then. Default 5,000.
+   */
+  readonly fetchMs?: number
   /** Where a new consumer begins; `since`: with what was stored from then on, epoch ms. Default `start`. */
   readonly from?: 'start' | 'now' | { readonly since: number }
   /** How long a drain waits for what is in flight. Default 20,000. */
@@ -54,10 +54,11 @@ export async function consume(bus: Bus, options: ConsumeOptions, signal: AbortSi
         troubles = 0
       })
     } catch (error) {
-      troubles++
-      const delayMs = Math.min(5_000, backOffMs(troubles) / 4)
+      // What was away is back: nothing is gained by waiting.
+      troubles = error instanceof ConnectionBack ? 0 : troubles + 1
+      const delayMs = troubles === 0 ? 0 : Math.min(5_000, backOffMs(troubles) / 4)
       onObservation?.({ type: 'consumer-trouble', consumer, delayMs, error })
-      await pause(delayMs, signal)
+      if (delayMs > 0) await pauseUnlessBack(bus, delayMs, signal)
     }
   }
   const timer = setTimeout(() => late.abort(), drainMs)
@@ -68,11 +69,15 @@ export async function consume(bus: Bus, options: ConsumeOptions, signal: AbortSi
   onObservation?.({ type: 'consumer-drained', consumer })
 }
 
-/** An open request is given up after this time and made anew. */
-const fetchMs = 5_000
+const defaultFetchMs = 5_000
 /** What the server says when a consumer of that name has other settings. */
 const consumerExists = 10148
 const nanosPerMs = 1_000_000
+
+/** The server has forgotten the requests that were open. */
+class ConnectionBack extends Error {
+  override readonly name = 'ConnectionBack'
+}
 
 class Loop {
   readonly #bus: Bus
@@ -105,8 +110,15 @@ class Loop {
     this.#closing = false
     const end = () => this.#wake.resolve()
     this.#stop.now.addEventListener('abort', end)
-    const status = this.#bus.connection.status()
-    void this.#watch(status)
+    const forget = this.#bus.onReconnect(() => {
+      this.#failure ??= { error: new ConnectionBack('The connection was lost and is back') }
+      this.#wake.resolve()
+    })
+    const forgetLoss = this.#bus.onDisconnect(() => {
+      if (!this.#bus.connection.isClosed()) return
+      this.#failure ??= { error: new BusUnavailable('The connection is closed') }
+      this.#wake.resolve()
+    })
     try {
       while (!this.#stop.now.aborted && this.#failure === null) {
         this.#wake = Promise.withResolvers()
@@ -117,7 +129,8 @@ class Loop {
       }
     } finally {
       this.#stop.now.removeEventListener('abort', end)
-      ;(status as { stop?: () => void }).stop?.()
+      forget()
+      forgetLoss()
       this.#closing = true
       await Promise.all([...this.#open].map((messages) => messages.close()))
       await Promise.all(this.#fetches)
@@ -140,7 +153,7 @@ class Loop {
     this.#asked += count
     let messages: ConsumerMessages | undefined
     try {
-      messages = await consumer.fetch({ max_messages: count, expires: fetchMs })
+      messages = await consumer.fetch({ max_messages: count, expires: this.#options.fetchMs ?? defaultFetchMs })
       this.#open.add(messages)
       // It was opened while the others were being closed. Not awaited: it is closed once the loop below has seen its end.
       if (this.#closing) void messages.close()
@@ -171,16 +184,7 @@ class Loop {
     this.#inFlight.add(work)
   }
 
-  /** The server has forgotten open requests when a connection comes back. */
-  async #watch(statuses: AsyncIterable<{ readonly type: string }>): Promise<void> {
-    for await (const { type } of statuses) {
-      if (type === 'reconnect') this.#failure ??= { error: new Error('The connection was lost and is back') }
-      if (type === 'reconnect' || type === 'close') this.#wake.resolve()
-    }
-  }
-
   async #consumer(): Promise<Consumer> {
-    this.#bus.requireConnected()
     const { stream, consumer, subjects = [], ackWaitMs = defaultAckWaitMs, maxAckPending = 1_000, from } = this.#options
     const settings = {
       ack_wait: ackWaitMs * nanosPerMs,
@@ -196,9 +200,9 @@ class Loop {
       ack_policy: AckPolicy.Explicit,
       ...beginning(from),
     }
-    const info = await consumers.add(stream, created).catch((error) => {
+    const info = await asking(this.#bus, () => consumers.add(stream, created)).catch((error) => {
       if (!(error instanceof JetStreamApiError) || error.code !== consumerExists) throw error
-      return consumers.update(stream, consumer, settings)
+      return asking(this.#bus, () => consumers.update(stream, consumer, settings))
     })
     return this.#bus.jetstream.consumers.getConsumerFromInfo(info)
   }

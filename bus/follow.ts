@@ -1,8 +1,8 @@
 import { type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
-import { type Bus, onReconnect } from './connect.ts'
-import { pause } from './handle.ts'
+import type { Bus } from './connect.ts'
 import { carriedState, load, readMessage } from './load.ts'
 import type { Aggregate, Fact } from './message.ts'
+import { pause } from './pause.ts'
 import { asking } from './publish.ts'
 import { unescapeToken } from './subject.ts'
 
@@ -63,7 +63,7 @@ class Following<State, F extends Fact> implements Follower {
   async begin(): Promise<void> {
     const caughtUp = await this.#open()
     // Its requests are gone with the old connection; it is opened again.
-    this.#unwatch = onReconnect(this.#bus, () => void this.#messages?.close())
+    this.#unwatch = this.#bus.onReconnect(() => void this.#messages?.close())
     this.#work = this.#run(caughtUp.reached)
     await caughtUp.promise
   }

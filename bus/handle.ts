@@ -2,6 +2,7 @@ import type { JsMsg } from '@nats-io/jetstream'
 import { type Bus, BusUnavailable } from './connect.ts'
 import { buryMessage } from './dead.ts'
 import { type HeaderReader, MessageMalformed } from './message.ts'
+import { pause, pauseUnlessBack } from './pause.ts'
 
 /** A message in the hands of a handler. */
 export interface Delivery {
@@ -113,7 +114,8 @@ async function tries(bus: Bus, message: JsMsg, options: HandleOptions, stop: Sto
       if (verdict === 'wait') {
         const pauseMs = retryAfterMs(error) ?? delayMs(attempt)
         observe(message, options, { type: 'message-waiting', delayMs: pauseMs, error })
-        await pause(pauseMs, stop.now)
+        if (error instanceof BusUnavailable) await pauseUnlessBack(bus, pauseMs, stop.now)
+        else await pause(pauseMs, stop.now)
         if (stop.now.aborted) return giveBack(message, options)
       } else if (verdict === 'dead' || deliveryCount >= maxDeliver) {
         return bury(bus, message, options, error)
@@ -186,18 +188,4 @@ const longestDelayMs = 60_000
 export function backOffMs(count: number): number {
   const full = Math.min(longestDelayMs, firstDelayMs * 2 ** (count - 1))
   return Math.round(full * (1 - Math.random() / 2))
-}
-
-/** Resolves after the time, or at the signal. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve()
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal.addEventListener('abort', done)
-  })
 }

@@ -111,7 +111,9 @@ async function readObject(bus: Bus, digest: string): Promise<Uint8Array> {
 
 async function nextChunk(bus: Bus, digest: string, reader: ReadableStreamDefaultReader<Uint8Array>) {
   const timeout = Promise.withResolvers<never>()
-  const timer = setTimeout(() => timeout.reject(new BusUnanswered('A body did not come in time')), bus.timeoutMs)
+  const late = () => timeout.reject(new BusUnanswered('A body did not come in time'))
+  const timer = setTimeout(late, bus.timeoutMs)
+  const forget = bus.onDisconnect(late)
   try {
     return await Promise.race([reader.read(), timeout.promise])
   } catch (cause) {
@@ -120,6 +122,7 @@ async function nextChunk(bus: Bus, digest: string, reader: ReadableStreamDefault
     throw new ObjectDamaged(`The body sha256:${digest} is missing in part, or is not what was stored`, { cause })
   } finally {
     clearTimeout(timer)
+    forget()
   }
 }
 

@@ -1,6 +1,7 @@
 import { JetStreamApiError, type PubAck } from '@nats-io/jetstream'
 import { errors, headers, type MsgHdrs } from '@nats-io/nats-core'
 import { type Bus, BusUnavailable } from './connect.ts'
+import { pauseUnlessBack } from './pause.ts'
 
 /** The bus did not answer in time: whether it stored what was sent is not known. */
 export class BusUnanswered extends BusUnavailable {}
@@ -23,11 +24,31 @@ const attempts = 3
  */
 export async function publish(bus: Bus, publication: Publication): Promise<PubAck> {
   const tries = publication.headers?.['Nats-Msg-Id'] === undefined ? 1 : attempts
-  for (let attempt = 1; ; attempt++) {
+  return await untilAnswered(bus, tries, (timeoutMs) => publishOnce(bus, publication, timeoutMs))
+}
+
+/**
+ * Tries again what was not answered, so often at the most, and each time with its part of the bus's time; a connection that was lost is
+ * waited for meanwhile.
+ *
+ * @throws {BusUnanswered} when one of the tries was not answered and none was after it; whatever else a try throws
+ */
+export async function untilAnswered<T>(
+  bus: Bus,
+  tries: number,
+  attempt: (timeoutMs: number) => Promise<T>,
+): Promise<T> {
+  const timeoutMs = Math.ceil(bus.timeoutMs / tries)
+  let unanswered: BusUnanswered | null = null
+  for (let number = 1; ; number++) {
+    const startedAt = performance.now()
     try {
-      return await publishOnce(bus, publication, Math.ceil(bus.timeoutMs / tries))
+      return await attempt(timeoutMs)
     } catch (error) {
-      if (!(error instanceof BusUnanswered) || attempt === tries) throw error
+      if (error instanceof BusUnanswered) unanswered = error
+      if (unanswered === null || !(error instanceof BusUnavailable)) throw error
+      if (number === tries) throw unanswered
+      if (!bus.connected) await pauseUnlessBack(bus, startedAt + timeoutMs - performance.now())
     }
   }
 }
@@ -40,14 +61,19 @@ export function publishOnce(bus: Bus, { subject, body = '', headers }: Publicati
 /**
  * Runs a call to the bus and tells its failures apart.
  *
- * @throws {BusUnavailable} when it is away or cannot do it now; BusUnanswered when it did not answer in time.
+ * @throws {BusUnavailable} when it is away or cannot do it now; BusUnanswered when it did not answer in time, or the connection was lost.
  */
 export async function asking<T>(bus: Bus, call: () => Promise<T>): Promise<T> {
   bus.requireConnected()
+  // The client would wait for an answer until its time is up.
+  const lost = Promise.withResolvers<never>()
+  const forget = bus.onDisconnect(() => lost.reject(new BusUnanswered('The bus has gone away without an answer')))
   try {
-    return await call()
+    return await Promise.race([call(), lost.promise])
   } catch (error) {
     throw translated(error)
+  } finally {
+    forget()
   }
 }
 

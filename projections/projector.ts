@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
 import pg from 'pg'
-import { type Bus, BusUnavailable, onReconnect } from '../bus/connect.ts'
+import { type Bus, BusUnavailable } from '../bus/connect.ts'
 import { buryMessage } from '../bus/dead.ts'
 import { asking } from '../bus/publish.ts'
 import { projectedSubject } from '../bus/subject.ts'
@@ -105,7 +105,7 @@ async function project({ bus, connection, projection, onObservation }: Projector
       follow({ bus, client, projection, stream, turns, onObservation }, ended),
     )
     // Requests that were open are gone with the old connection.
-    const unwatch = onReconnect(bus, () => lost.reject(new BusUnavailable('The connection was lost and is back')))
+    const unwatch = bus.onReconnect(() => lost.reject(new BusUnavailable('The connection was lost and is back')))
     try {
       await Promise.race([Promise.all(streams), lost.promise])
     } finally {

@@ -1,6 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
-import { type Delivery, pause } from '../../bus/handle.ts'
+import type { Delivery } from '../../bus/handle.ts'
+import { pause } from '../../bus/pause.ts'
 import type { SavedTrigger } from '../../schemas/workflows/trigger.ts'
 import { bodyOf, fireTrigger, type RefusedObservation } from './fire.ts'
 import { liveTrigger, type TriggerView } from './trigger-view.ts'

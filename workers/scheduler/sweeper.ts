@@ -1,5 +1,5 @@
 import { type Bus, BusUnavailable } from '../../bus/connect.ts'
-import { pause } from '../../bus/handle.ts'
+import { pause } from '../../bus/pause.ts'
 import { asking } from '../../bus/publish.ts'
 import { sendCommand } from '../workflows/follow-ups.ts'
 

@@ -4,7 +4,7 @@ import { decide } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
 import { factsHeader, readJson } from '../../bus/message.ts'
 import { dueSubjects, eventSubject, unescapeToken } from '../../bus/subject.ts'
-import { setTimer } from '../../bus/timers.ts'
+import { setTimer, timerDelivery } from '../../bus/timers.ts'
 import { flow } from '../../schemas/workflows/flow.ts'
 import {
   decideFired,
@@ -22,10 +22,6 @@ import {
 } from '../../schemas/workflows/trigger-ticks.ts'
 import { fireTrigger, type RefusedObservation } from './fire.ts'
 import { liveTrigger, triggerPlace, triggerStream } from './trigger-view.ts'
-
-/** What one has in hand who dies goes to another before long: a tick is not to be late. */
-const ackWaitMs = 700
-const maxSilent = 100
 
 export interface TicksOptions {
   /** How late a tick is before it counts as missed. Default 10,000. */
@@ -45,8 +41,8 @@ export async function serveTicks(bus: Bus, options: TicksOptions, signal: AbortS
       stream: triggerStream,
       consumer: 'workers-scheduler-triggers',
       subjects: ['evt.workflows.trigger.*'],
-      ackWaitMs,
-      maxSilent,
+      // The first tick after a change is not to be late either.
+      ...timerDelivery,
       handle: async ({ subject, headers }) => {
         const facts = headers.get(factsHeader)
         if (!facts.includes(TriggerSaved.type) && !facts.includes(TriggerEnabled.type)) return
@@ -65,8 +61,7 @@ export async function serveTicks(bus: Bus, options: TicksOptions, signal: AbortS
       consumer: 'workers-scheduler-ticks',
       subjects: [dueSubjects(tickPurpose)],
       concurrency: 64,
-      ackWaitMs,
-      maxSilent,
+      ...timerDelivery,
       handle: ({ data }) => takeTick(bus, readJson(data) as TriggerTick, options),
       onObservation,
     },

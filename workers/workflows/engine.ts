@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import { LRUCache } from 'lru-cache'
-import { type Bus, onReconnect } from '../../bus/connect.ts'
+import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, readMessage, trailFrom } from '../../bus/load.ts'
@@ -15,6 +15,7 @@ import {
   taskSubjects,
   unescapeToken,
 } from '../../bus/subject.ts'
+import { timerDelivery } from '../../bus/timers.ts'
 import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
 import {
   type ExecutionCommand,
@@ -88,10 +89,6 @@ export interface WorkflowEngine {
 const maxInlineValueBytes = 16 * 1024
 /** Of items that are kept in memory. */
 const maxListBytes = 64 * 1024 ** 2
-/** No task hangs on a timer, so one in the hands of a worker that died need not wait for long. */
-const timerAckWaitMs = 700
-/** So that a machine that hangs for a minute loses none. */
-const timerMaxSilent = 100
 /** Executions that have begun and hang on the event that created them, over all workers. */
 const maxBegun = 50_000
 /** Tasks at a time that a worker runs on the side of deciding. */
@@ -208,8 +205,8 @@ class Engine implements WorkflowEngine {
       stream: 'TIMERS',
       subjects: [dueSubjects('executions')],
       concurrency,
-      ackWaitMs: Math.min(ackWaitMs ?? timerAckWaitMs, timerAckWaitMs),
-      maxSilent: timerMaxSilent,
+      // No task hangs on a timer.
+      ...timerDelivery,
       handle: (delivery) => this.#takeTimer(delivery),
     })
     const aborts = this.#bus.connection.subscribe(abortSubjects, {
@@ -218,7 +215,7 @@ class Engine implements WorkflowEngine {
       },
     })
     signal.addEventListener('abort', () => aborts.unsubscribe(), { once: true })
-    const unwatch = onReconnect(this.#bus, () => this.#running.tellMissed())
+    const unwatch = this.#bus.onReconnect(() => this.#running.tellMissed())
     signal.addEventListener('abort', unwatch, { once: true })
   }
 

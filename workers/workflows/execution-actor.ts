@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { AppendConflict, append } from '../../bus/append.ts'
 import { type Bus, BusUnavailable } from '../../bus/connect.ts'
 import { carrying, longerTrail, trailAfter } from '../../bus/decide.ts'
 import type { Place } from '../../bus/load.ts'
 import { newId, partsOf } from '../../bus/message.ts'
+import { pauseUnlessBack } from '../../bus/pause.ts'
 import { type ExecutionState, execution, isEnded, type Run } from '../../schemas/workflows/execution.ts'
 import { decideCommands, type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
@@ -160,7 +160,7 @@ export class ExecutionActor {
   async #passes(error: unknown, batch: readonly Waiting[]): Promise<boolean> {
     if (!(error instanceof BusUnavailable || error instanceof AppendConflict) || this.#stopped) return false
     this.#takeBack(batch)
-    if (error instanceof BusUnavailable) await sleep(retryMs)
+    if (error instanceof BusUnavailable) await pauseUnlessBack(this.#context.bus, retryMs)
     return true
   }
 
@@ -319,7 +319,7 @@ export class ExecutionActor {
         return
       } catch (error) {
         if (!(error instanceof BusUnavailable) || this.#stopped) throw error
-        await sleep(retryMs)
+        await pauseUnlessBack(this.#context.bus, retryMs)
       }
     }
   }

@@ -1,5 +1,5 @@
 import { BusUnavailable } from '../../bus/connect.ts'
-import { pause } from '../../bus/handle.ts'
+import { pause } from '../../bus/pause.ts'
 import { BusUnanswered } from '../../bus/publish.ts'
 import type { TaskFiles, TaskKv } from './plugin.ts'
 import { collected } from './task-files.ts'
