@@ -13,6 +13,7 @@ import {
   trigger,
 } from '../../schemas/workflows/trigger.ts'
 import { webhookKey, webhookKeyChanges, webhookKeyId } from '../../schemas/workflows/trigger-key.ts'
+import { triggerRoll, triggerRollChange } from '../../schemas/workflows/trigger-roll.ts'
 
 const stream = 'EVT_WORKFLOWS'
 
@@ -37,8 +38,8 @@ export async function triggerOfKey(bus: Bus, key: string): Promise<string | null
 }
 
 /**
- * Decides on a trigger; the key of a webhook goes with it.
- * @throws {Rejected} of the decision, and `workflows/trigger-exists`; {AppendConflict} after too many; {BusUnavailable}
+ * Decides on a trigger; the key of a webhook goes with it, and its place among those of the flow.
+ * @throws {Rejected} of the decision, `workflows/trigger-exists`, `workflows/trigger-limit`; {AppendConflict} after too many; {BusUnavailable}
  */
 export async function changeTrigger(
   bus: Bus,
@@ -47,11 +48,29 @@ export async function changeTrigger(
   decide: (before: TriggerState) => readonly TriggerFact[],
 ) {
   const decision = { ...triggerPlace(triggerId), aggregate: trigger, actor, decide }
-  return await decideTogether(bus, decision, (before, after) =>
-    webhookKeyChanges(triggerId, before, after).map((change) => {
-      return also(eventSubject('workflows', 'webhook-key', change.keyId), webhookKey, change.decide)
-    }),
+  return await decideTogether(bus, decision, (before, after) => {
+    const keys = webhookKeyChanges(triggerId, before, after)
+    const roll = triggerRollChange(triggerId, before, after)
+    return [
+      ...keys.map(({ keyId, decide }) => also(eventSubject('workflows', 'webhook-key', keyId), webhookKey, decide)),
+      ...(roll === null
+        ? []
+        : [also(eventSubject('workflows', 'trigger-roll', roll.flowId), triggerRoll, roll.decide)]),
+    ]
+  })
+}
+
+const counting = new WeakMap<Bus, Promise<unknown>>()
+
+/** As `changeTrigger`, for what makes a trigger or takes it away: one at a time in this gateway, for others of ours would only meet. */
+export async function countedTrigger(...args: Parameters<typeof changeTrigger>) {
+  const [bus] = args
+  const next = (counting.get(bus) ?? Promise.resolve()).then(() => changeTrigger(...args))
+  counting.set(
+    bus,
+    next.catch(() => undefined),
   )
+  return await next
 }
 
 /** Keeps with a trigger that it could not start an execution. @throws {BusUnavailable} */

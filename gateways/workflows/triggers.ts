@@ -28,10 +28,9 @@ import {
 import type { WorkflowService } from './service.ts'
 import { draftOf, triggerBodyOf, typeField } from './trigger-body.ts'
 import { startTriggered } from './trigger-start.ts'
-import { changeTrigger, savedTrigger } from './trigger-store.ts'
+import { changeTrigger, countedTrigger, savedTrigger } from './trigger-store.ts'
 import { rowOf, shownTrigger } from './trigger-view.ts'
 
-const maxOfFlow = 100
 const maxBackfill = 1_000
 
 /** What starts flows by itself: lists, changes, and starting by hand. */
@@ -54,7 +53,7 @@ export function triggerRoutes(app: FastifyInstance, service: WorkflowService): v
   })
   app.delete<ById>('/api/v1/triggers/:id', editor('trigger.delete'), async (request, reply) => {
     const own = byOf(service, request)
-    const { sequence } = await changeTrigger(service.bus, request.params.id, own.by, (before) => {
+    const { sequence } = await countedTrigger(service.bus, request.params.id, own.by, (before) => {
       return decideDeleteTrigger(before, false, own)
     })
     await service.readable('EVT_WORKFLOWS', sequence)
@@ -129,9 +128,11 @@ async function create(service: WorkflowService, request: FastifyRequest, reply: 
   const nothing: TriggerState = { stage: 'absent', version: 0 }
   const draft = draftOf(service, id, nothing, body, own)
   await requireSaved(service.bus, draft.flowId)
-  const { total } = await listTriggers(service.database, { flowId: draft.flowId }, { limit: 1 })
-  if (total >= maxOfFlow) throw invalid('flowId', `is of a flow that has ${maxOfFlow} triggers`)
-  const made = await changed(service, request, id, (before) => decideSaveTrigger(before, draft))
+  const { state, sequence } = await countedTrigger(service.bus, id, own.by, (before) =>
+    decideSaveTrigger(before, draft),
+  )
+  await service.readable('EVT_WORKFLOWS', sequence)
+  const made = await shown(service, request, requireTrigger(state))
   return reply.code(201).header('Location', `/api/v1/triggers/${id}`).send(made)
 }
 

@@ -21,6 +21,7 @@ export const workflowErrors = {
   'workflows/approval-decided': { status: 409, meaning: 'The approval is decided, or has expired.' },
   'workflows/trigger-not-found': { status: 404, meaning: 'There is no such trigger, or it is disabled.' },
   'workflows/trigger-exists': { status: 409, meaning: 'The key of the webhook is that of another trigger.' },
+  'workflows/trigger-limit': { status: 409, meaning: 'The flow has as many triggers as it may have.' },
   'workflows/trigger-declared': { status: 409, meaning: 'The trigger is written in its flow and is changed there.' },
   'workflows/signature-refused': {
     status: 401,

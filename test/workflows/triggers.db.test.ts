@@ -4,11 +4,16 @@ import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import t from 'tap'
 import { addressOf, connectBus } from '../../bus/connect.ts'
-import { lastMessage } from '../../bus/load.ts'
-import { executionSubject } from '../../bus/subject.ts'
+import { decide } from '../../bus/decide.ts'
+import { lastMessage, load } from '../../bus/load.ts'
+import { newId } from '../../bus/message.ts'
+import { eventSubject, executionSubject } from '../../bus/subject.ts'
+import { countedTrigger } from '../../gateways/workflows/trigger-store.ts'
 import { schemaOf } from '../../projections/projector.ts'
 import { idleExecutions } from '../../projections/workflows/executions-read.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
+import { decideSaveTrigger, trigger } from '../../schemas/workflows/trigger.ts'
+import { triggerRoll, triggerRollChange } from '../../schemas/workflows/trigger-roll.ts'
 import { signatureOf } from '../../schemas/workflows/trigger-signature.ts'
 import { type SchedulerObservation, type SchedulerOptions, startScheduler } from '../../workers/scheduler/scheduler.ts'
 import { capture } from '../capture/support.ts'
@@ -105,6 +110,58 @@ t.test('triggers', async (t) => {
     const fired = (await ask('POST', `/triggers/${hand.id}/fire`, { headers })).json
     t.equal((await ask('POST', `/triggers/${hand.id}/fire`, { headers })).json.executionId, fired.executionId)
     t.match(await stage.inStatus(fired.executionId, 'SUCCESS'), { execution: { inputs: { who: 'anonymous' } } })
+  })
+
+  await t.test('a flow has a hundred, however many are made at once and wherever', async (t) => {
+    const flowId = await save(yaml('full'))
+    const other = await connectBus({ url: nats.url, name: 'another gateway' })
+    const elsewhere = async (name: string) => {
+      const own = { triggerId: newId(), flowId, name, type: 'manual', by: 'ada', at: Date.now() } as const
+      const saved = { ...own, enabled: true, config: {}, inputs: {}, declared: false }
+      await countedTrigger(other, own.triggerId, 'ada', (before) => decideSaveTrigger(before, saved))
+      return own.triggerId
+    }
+    const roll = { stream: 'EVT_WORKFLOWS', subject: eventSubject('workflows', 'trigger-roll', flowId) }
+    const saved = { triggerId: '', flowId, name: 'x', type: 'manual', config: {}, inputs: {}, declared: false } as const
+    const absent = { stage: 'absent', version: 0 } as const
+    const earlier = Array.from({ length: 90 }, (_, index) => `earlier-${index}`)
+    await decide(bus, {
+      ...roll,
+      aggregate: triggerRoll,
+      decide: (state) =>
+        earlier.flatMap((triggerId) => {
+          const [fact] = decideSaveTrigger(absent, { ...saved, triggerId, enabled: true, by: 'ada', at: 0 })
+          return triggerRollChange(triggerId, absent, trigger.evolve(absent, fact!))!.decide(state)
+        }),
+    })
+    const made = await Promise.allSettled(
+      Array.from({ length: 20 }, async (_, index) => {
+        if (index % 3 === 0) return await elsewhere(`e${index}`)
+        const { status, json } = await ask('POST', '/triggers', { body: { flowId, type: 'manual', name: `t${index}` } })
+        if (status === 201) return json.id
+        throw Object.assign(new Error(json.error), { status, code: json.code })
+      }),
+    )
+    const refused = made.flatMap((each) => (each.status === 'rejected' ? [each.reason] : []))
+    for (const each of refused)
+      t.match(each, { status: 409, code: 'workflows/trigger-limit', message: /^flowId .* 100/ })
+    const ids = made.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
+    t.equal(ids.length, 10)
+    const total = async () =>
+      Number((await ask('GET', `/triggers?flowId=${flowId}&limit=1`)).headers.get('x-total-count'))
+    await until(async () => ((await total()) === 10 ? true : null))
+    const body = { flowId, type: 'manual', name: 'one more' }
+    t.equal((await ask('PUT', `/triggers/${ids[0]}`, { body: { name: 'changed' } })).status, 200)
+    t.equal((await ask('POST', '/triggers', { body })).status, 409)
+    t.equal((await ask('DELETE', `/triggers/${ids[0]}`)).status, 204)
+    t.equal((await ask('POST', '/triggers', { body })).status, 201)
+    const declared = `${yaml('full')}triggers: [{ name: declared, type: manual }]\n`
+    await ask('PUT', `/flows/${flowId}`, { body: { yamlContent: declared } })
+    await until(async () => ((await total()) === 11 ? true : null))
+    await ask('DELETE', `/flows/${flowId}`)
+    await until(async () => ((await total()) === 0 ? true : null))
+    t.same((await load(bus, triggerRoll, roll)).state, { triggerIds: earlier })
+    await other.close()
   })
 
   await t.test('one execution a tick, of two schedulers, over a death and a pause of all', async (t) => {

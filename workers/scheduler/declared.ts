@@ -15,6 +15,7 @@ import {
 } from '../../schemas/workflows/trigger.ts'
 import { webhookKey, webhookKeyChanges } from '../../schemas/workflows/trigger-key.ts'
 import type { TriggerPlan } from '../../schemas/workflows/trigger-plan.ts'
+import { triggerRoll, triggerRollChange } from '../../schemas/workflows/trigger-roll.ts'
 import type { RefusedObservation } from './fire.ts'
 import { type TriggerView, triggerPlace, triggerStream } from './trigger-view.ts'
 
@@ -105,9 +106,15 @@ async function change(
   await decideTogether(
     bus,
     { ...triggerPlace(triggerId), aggregate: trigger, actor: 'busbar', decide },
-    (before, after) =>
-      webhookKeyChanges(triggerId, before, after).map(({ keyId, decide }) => {
-        return also(eventSubject('workflows', 'webhook-key', keyId), webhookKey, decide)
-      }),
+    (before, after) => {
+      const keys = webhookKeyChanges(triggerId, before, after)
+      const roll = triggerRollChange(triggerId, before, after)
+      return [
+        ...keys.map(({ keyId, decide }) => also(eventSubject('workflows', 'webhook-key', keyId), webhookKey, decide)),
+        ...(roll === null
+          ? []
+          : [also(eventSubject('workflows', 'trigger-roll', roll.flowId), triggerRoll, roll.decide)]),
+      ]
+    },
   )
 }
