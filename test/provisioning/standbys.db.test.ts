@@ -102,6 +102,10 @@ t.test('standbys follow as somebody who may do nothing else, and no file has a p
     const scaled = await p.call('PATCH', `/api/provision/${name}/scale?wait=60`, { tier: 'STANDARD' })
     t.equal(scaled.status, 200, JSON.stringify(scaled.body))
     await untilFollowed(await urlOf(p, name), ['m2'])
+    const lowered = await p.call('PATCH', `/api/provision/${name}/parameters?wait=60`, { max_connections: '60' })
+    t.equal(lowered.status, 200, JSON.stringify(lowered.body))
+    const { readOnlyConnectionUrl } = (await p.call('GET', `/api/provision/${name}/credentials`)).body
+    t.same(await query(readOnlyConnectionUrl, 'show max_connections'), [{ max_connections: '60' }])
     t.equal((await p.call('DELETE', `/api/provision/${name}?wait=60`)).status, 200)
   })
 

@@ -4,6 +4,7 @@ import { facts } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Operation } from '../../../schemas/provisioning/operation.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
 import { CareFailure } from './care-failure.ts'
+import { catchUp } from './catch-up.ts'
 import { logIn } from './create.ts'
 import { rotatePassword } from './credentials/rotate.ts'
 import { newPassword } from './credentials/scram.ts'
@@ -130,7 +131,9 @@ export async function setParameters(
   const nodes = raised.length > 0 ? [...standbys, primary] : [primary, ...standbys]
   for (const node of nodes) {
     const { pendingRestart } = await applyParameters(node, changes)
-    if (pendingRestart.length > 0) await restartNode(opened, node, signal)
+    if (pendingRestart.length === 0) continue
+    if (raised.length === 0 && node !== primary) await catchUp(primary, node, signal)
+    await restartNode(opened, node, signal)
   }
 }
 

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { facts, type Member } from '../../../schemas/provisioning/instance-facts.ts'
 import { type TierName, tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
+import { catchUp } from './catch-up.ts'
 import { bringStandbys, logIn, setSynchronous } from './create.ts'
 import { ensureSlots, startPrimary, startStandby, writeTierFile } from './members.ts'
 import { freePorts, type LocalPlace } from './place.ts'
@@ -116,6 +117,7 @@ function giveTier(place: LocalPlace): Step {
         for (const node of standbys) {
           const own = join(node.dataFolder, tierFile)
           if (existsSync(own) && readFileSync(own, 'utf8') === tierSettings(instance.tier)) continue
+          if (!raised) await catchUp(primary, node, signal)
           await writeTierFile(node, instance.tier)
           await opened.control.stop(node)
           await startStandby(opened, primary.port, node, signal)

@@ -150,6 +150,8 @@ async function setPasswords(client: Client, { into, passwords = {} }: RestoreReq
     await client.query(`alter role ${client.escapeIdentifier(user)} password ${verifier}`)
   }
   await ensureStandbyRole(client, into)
+  // The standbys that the source's commits wait for are not there.
+  await client.query('alter system reset synchronous_standby_names')
   return rows[0]!.at?.getTime() ?? null
 }
 
