@@ -102,10 +102,19 @@ t.test('standbys follow as somebody who may do nothing else, and no file has a p
     const scaled = await p.call('PATCH', `/api/provision/${name}/scale?wait=60`, { tier: 'STANDARD' })
     t.equal(scaled.status, 200, JSON.stringify(scaled.body))
     await untilFollowed(await urlOf(p, name), ['m2'])
-    const lowered = await p.call('PATCH', `/api/provision/${name}/parameters?wait=60`, { max_connections: '60' })
-    t.equal(lowered.status, 200, JSON.stringify(lowered.body))
     const { readOnlyConnectionUrl } = (await p.call('GET', `/api/provision/${name}/credentials`)).body
-    t.same(await query(readOnlyConnectionUrl, 'show max_connections'), [{ max_connections: '60' }])
+    for (const [max_connections, max_locks_per_transaction] of [
+      ['60', '64'],
+      ['50', '80'],
+      ['70', '70'],
+    ]) {
+      // biome-ignore format: pairs
+      const limits = { max_connections, max_locks_per_transaction }
+      const set = await p.call('PATCH', `/api/provision/${name}/parameters?wait=60`, limits)
+      t.equal(set.status, 200, JSON.stringify(set.body))
+      const now = "select current_setting('max_connections') as max_connections, current_setting('max_locks_per_transaction') as max_locks_per_transaction" // biome-ignore format: one row
+      t.same(await query(readOnlyConnectionUrl, now), [limits], 'limits up, down and both')
+    }
     t.equal((await p.call('DELETE', `/api/provision/${name}?wait=60`)).status, 200)
   })
 

@@ -126,15 +126,21 @@ export async function setParameters(
   signal: AbortSignal,
 ): Promise<void> {
   const primary = opened.primary()
-  const { raised } = await checkParameters(primary, changedParameters({}, changes))
+  const { raised, lowered, values } = await checkParameters(primary, changedParameters({}, changes))
   const standbys = opened.standbys.map((member) => opened.nodeOf(member))
-  const nodes = raised.length > 0 ? [...standbys, primary] : [primary, ...standbys]
-  for (const node of nodes) {
-    const { pendingRestart } = await applyParameters(node, changes)
-    if (pendingRestart.length === 0) continue
-    if (raised.length === 0 && node !== primary) await catchUp(primary, node, signal)
+  const apply = async (node: PostgresNode, some: ParameterChanges, before = async () => {}) => {
+    const { pendingRestart } = await applyParameters(node, some)
+    if (pendingRestart.length === 0) return
+    await before()
     await restartNode(opened, node, signal)
   }
+  if (raised.length > 0) {
+    const higher = lowered.length === 0 ? changes : Object.fromEntries(raised.map((name) => [name, values[name]!]))
+    for (const node of standbys) await apply(node, higher)
+  }
+  await apply(primary, changes)
+  if (raised.length > 0 && lowered.length === 0) return
+  for (const node of standbys) await apply(node, changes, () => catchUp(primary, node, signal))
 }
 
 /** @throws {CareFailure} when the server did not start with its parameters, and runs with the last good ones */
