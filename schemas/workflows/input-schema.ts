@@ -30,9 +30,13 @@ export function writtenSchema(schema: unknown): unknown {
   return required.length === 0 ? rest : { ...rest, required }
 }
 
-/** Values are not schemas. */
 function writtenPart(word: string, value: unknown): unknown {
-  return ['default', 'examples', 'enum', 'const'].includes(word) ? value : writtenSchema(value)
+  return isValueWord(word) ? value : writtenSchema(value)
+}
+
+/** Values are not schemas. */
+function isValueWord(word: string): boolean {
+  return ['default', 'examples', 'enum', 'const'].includes(word)
 }
 
 /**
@@ -70,7 +74,7 @@ const writtenSchemas = new WeakMap<object, Written>()
 function writtenOf(inputSchema: Schema): Written {
   const known = writtenSchemas.get(inputSchema)
   if (known !== undefined) return known
-  const schema = writtenSchema(strictSchema(inputSchema)) as Schema
+  const schema = withEnums(writtenSchema(strictSchema(inputSchema))) as Schema
   const { properties, required, additionalProperties } = schema
   const written: Written = {
     schema,
@@ -80,6 +84,18 @@ function writtenOf(inputSchema: Schema): Written {
   }
   writtenSchemas.set(inputSchema, written)
   return written
+}
+
+/** A choice between fixed values says one thing when none fits, and not one of each, of which only the first few would be told. */
+function withEnums(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withEnums)
+  if (!isMapping(schema)) return schema
+  const { anyOf, ...rest } = schema
+  const choices = Array.isArray(anyOf) && anyOf.every((each) => isMapping(each) && each.const !== undefined)
+  if (choices) return { ...rest, enum: (anyOf as Schema[]).map((each) => each.const) }
+  return Object.fromEntries(
+    Object.entries(schema).map(([word, value]) => [word, isValueWord(word) ? value : withEnums(value)]),
+  )
 }
 
 type Fault = ReturnType<Validator['Errors']>[number]
@@ -110,19 +126,10 @@ function formatProblems(schema: Schema, value: unknown, path: Path): readonly Pr
   return message === null ? [] : [{ path, message, of: 'value' }]
 }
 
-/** Templates stand for any type, and texts of numbers are made numbers once rendered. */
-function isRenderedLater({ keyword, instancePath, params }: Fault, root: unknown): boolean {
-  const value = at(root, instancePath)
+/** Templates stand for any type. */
+function isRenderedLater({ keyword, instancePath }: Fault, root: unknown): boolean {
   if (['required', 'additionalProperties', 'unevaluatedProperties'].includes(keyword)) return false
-  if (holdsTemplate(value)) return true
-  if (keyword !== 'type') return false
-  const types = [(params as { type?: string | string[] }).type].flat()
-  if (typeof value === 'string') {
-    const isNumber = value.trim() !== '' && Number.isFinite(Number(value))
-    if (types.includes('integer')) return isNumber && Number.isInteger(Number(value))
-    return (types.includes('number') && isNumber) || (types.includes('boolean') && /^(true|false)$/.test(value))
-  }
-  return types.includes('string') && (typeof value === 'number' || typeof value === 'boolean')
+  return holdsTemplate(at(root, instancePath))
 }
 
 function holdsTemplate(value: unknown): boolean {
@@ -145,7 +152,7 @@ function problemOf(
     return { path: [...place, first], message: 'is no property here', of: 'key' }
   }
   if (keyword === 'type') return { path: place, message: `${message}, not ${kindOf(found)}`, of: 'value' }
-  const choices = keyword === 'anyOf' || keyword === 'enum' ? literalsOf(schemaAt(schema, schemaPath)) : []
+  const choices = keyword === 'enum' ? literalsOf(schemaAt(schema, schemaPath)) : []
   if (choices.length === 0) {
     return {
       path: place,
@@ -157,12 +164,9 @@ function problemOf(
   return { path: place, message: `must be one of ${choices.join(', ')}${near}`, of: 'value' }
 }
 
-/** Of a choice between fixed values; none when it is another. */
+/** Of a choice between fixed values. */
 function literalsOf(schema: unknown): readonly string[] {
-  if (!isMapping(schema)) return []
-  if (Array.isArray(schema.enum)) return schema.enum.map(String)
-  const parts = Array.isArray(schema.anyOf) ? (schema.anyOf as Schema[]) : []
-  return parts.every((part) => part.const !== undefined) ? parts.map((part) => String(part.const)) : []
+  return isMapping(schema) && Array.isArray(schema.enum) ? schema.enum.map(String) : []
 }
 
 function schemaAt(schema: unknown, pointer: string): unknown {

@@ -15,6 +15,29 @@ export function toldSchema(schema: unknown): unknown {
   })
 }
 
+/**
+ * Of inputs: where names are free, as those of headers and variables are, texts may be written as the numbers and flags that YAML reads them
+ * as: `PORT: 8080`.
+ */
+export function withScalars(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withScalars)
+  if (!isMapping(schema)) return schema
+  return Object.fromEntries(
+    Object.entries(schema).map(([word, value]): [string, unknown] => {
+      if (['default', 'examples', 'enum', 'const'].includes(word)) return [word, value]
+      if (word === 'additionalProperties') return [word, orScalar(value)]
+      if (word !== 'patternProperties' || !isMapping(value)) return [word, withScalars(value)]
+      return [word, Object.fromEntries(Object.entries(value).map(([name, each]) => [name, orScalar(each)]))]
+    }),
+  )
+}
+
+/** Texts that must look like something are left alone. */
+function orScalar(schema: unknown): unknown {
+  const isAnyText = isMapping(schema) && schema.type === 'string' && schema.pattern === undefined
+  return isAnyText ? { ...schema, type: ['string', 'number', 'boolean'] } : withScalars(schema)
+}
+
 /** The schema that was told: `null` is no value that a property has without saying so itself. */
 export function strictSchema(told: unknown): unknown {
   return mapSchema(told, (property, isRequired) => {

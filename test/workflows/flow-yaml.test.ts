@@ -111,6 +111,28 @@ const refused: Readonly<Record<string, readonly [string, readonly (string | RegE
     `${head}  - name: a\n    type: core.foreach\n    properties:\n      items: []\n      concurrency: many\n    tasks:\n${log('b').replace(/^/, '    ')}`,
     ['7:20 tasks[0].properties.concurrency must be integer, not a text'],
   ],
+  'literals of another type than the plugin documents': [
+    `${head}  - name: a
+    type: http.request
+    properties:
+      url: 5
+      method: false
+      headers: { X-Tries: 3, X-List: [1] }
+      query: { n: 1 }
+      retries: '5'
+  - name: b
+    type: script.shell
+    properties: { script: true, env: { PORT: 8080, DEBUG: yes, FLAG: true, NONE: {} } }
+`,
+    [
+      '6:12 tasks[0].properties.url must be string, not a number',
+      '7:15 tasks[0].properties.method must be one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+      /^8:38 .*headers\.X-List must be either string or number or boolean, not a list/,
+      /^10:16 .*retries must be integer, not a text/,
+      /^13:27 .*script must be string, not a truth value/,
+      /^13:82 .*env\.NONE must be either string or number or boolean, not a mapping/,
+    ],
+  ],
   'a property out of range': [
     `${head}  - name: a\n    type: core.foreach\n    properties: { items: [], concurrency: 5000 }\n    tasks:\n${log('b').replace(/^/, '    ')}`,
     [/^5:43 tasks\[0\]\.properties\.concurrency must be <= 1000/],
@@ -208,12 +230,12 @@ t.test('tells what is wrong with a flow, and where', async (t) => {
   }
 })
 
-t.test('accepts templates in the place of any type, and texts of numbers', async (t) => {
+t.test('accepts templates in the place of any type', async (t) => {
   const text = (properties: string) =>
     `${head}  - name: a\n    type: core.foreach\n    properties: ${properties}\n    tasks:\n      - { name: b, type: util.log, properties: { message: '\${TOKEN}', level: '{{ inputs.level }}' } }\n`
   for (const properties of [
     '{ items: "{{ inputs.list }}", concurrency: "{{ inputs.n }}" }',
-    '{ items: [1], concurrency: "7" }',
+    '{ items: [1], concurrency: "{{ inputs.n }}" }',
     '{ items: [1], onFailure: "{% if true %}wait{% endif %}" }',
   ]) {
     t.strictSame(read(text(properties)).problems, [], properties)

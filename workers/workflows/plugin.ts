@@ -3,7 +3,7 @@ import type { Static, TObject, TSchema } from 'typebox'
 import type { Opening, Value } from '../../schemas/workflows/execution-facts.ts'
 import { writtenSchema } from '../../schemas/workflows/input-schema.ts'
 import type { PluginManifest } from '../../schemas/workflows/plugin-manifest.ts'
-import { toldSchema } from '../../schemas/workflows/plugin-schema.ts'
+import { toldSchema, withScalars } from '../../schemas/workflows/plugin-schema.ts'
 
 /** Declares a plugin: one file, one call, in `plugins/<category>/`. */
 export function definePlugin<Input extends TObject, Output extends TSchema>(
@@ -39,7 +39,7 @@ export function defineControl<Input extends TObject>(declared: ControlDeclaratio
 
 /** What has a default need not be given, and each has one. */
 function schemasOf(input: TSchema, output: TSchema) {
-  return { inputSchema: toldSchema(writtenSchema(input)), outputSchema: toldSchema(output) }
+  return { inputSchema: toldSchema(withScalars(writtenSchema(input))), outputSchema: toldSchema(output) }
 }
 
 interface Told {
