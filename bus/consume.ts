@@ -29,7 +29,7 @@ export interface ConsumeOptions extends Omit<HandleOptions, 'onObservation'> {
   readonly maxAckPending?: number
   /**
    * How long a request for messages is open before it is made anew. One that has frozen, or whose machine has lost its power, is given
-   * messages until then. Default 5,000.
+   * messages until then. Default 5,000; 1,000 at least.
    */
   readonly fetchMs?: number
   /** Where a new consumer begins; `since`: with what was stored from then on, epoch ms. Default `start`. */

@@ -20,7 +20,7 @@ export interface Timer {
  * How those who serve timers consume them, so that one is handled within a second of its time, whoever died, froze or lost its power with
  * it in hand: it goes to somebody else before long, and not for long to who does not answer. A machine that hangs for a minute loses none.
  */
-export const timerDelivery = { ackWaitMs: 400, fetchMs: 500, maxSilent: 250 } as const
+export const timerDelivery = { ackWaitMs: 400, fetchMs: 1_000, maxSilent: 250 } as const
 
 const stream = 'TIMERS'
 /** A timer that nobody has handled for this long after its time is forgotten. */
