@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createConnection } from 'mysql2/promise'
 import t from 'tap'
@@ -8,6 +9,7 @@ import { keyRing } from '../../bus/sealed.ts'
 import { type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import { facts } from '../../schemas/provisioning/instance-facts.ts'
 import { instancePlace } from '../../workers/provisioning/runner.ts'
+import { processesIn } from '../../workers/provisioning/supervisor/processes.ts'
 import { mariadbHere } from './care-mysql-node.ts'
 import { watchedCall } from './described.ts'
 import { eventually, platform } from './platform.ts'
@@ -121,6 +123,17 @@ t.test('a MySQL database lives as a PostgreSQL one does', { skip: here ? false :
     const [row] = (await query(readOnlyConnectionUrl, 'select count(*) as n from kept')) as { n: number }[]
     if (row?.n !== 3) throw new Error(`${row?.n} rows`)
   })
+
+  const replica = join(home, 'instances', scaled.body.id, 'members/m2/data')
+  const [server] = processesIn(replica)
+  process.kill(server!, 'SIGKILL')
+  await query(await url('shop'), 'insert into kept values (5)')
+  await eventually(async () => {
+    const [row] = (await query(readOnlyConnectionUrl, 'select count(*) as n from kept')) as { n: number }[]
+    if (row?.n !== 4) throw new Error(`${row?.n} rows`)
+  })
+  t.not(processesIn(replica)[0], server, 'a replica that was killed starts again and follows')
+  t.same(await query(readOnlyConnectionUrl, 'select @@read_only as r'), [{ r: 1 }], 'and takes no writes')
 
   const { state } = await load(bus, instance, instancePlace('shop'))
   const { uid, credentials } = state as Instance

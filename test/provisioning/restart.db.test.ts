@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
@@ -35,7 +35,7 @@ t.test('servers come back whoever has their numbers and ports by then; nobody el
   writeFileSync(join(data, 'postmaster.pid'), `${stranger.pid}\n${data}\n`)
   const squatter = createServer((socket) => socket.destroy())
   await new Promise<void>((listening) => squatter.listen(made.body.port, '127.0.0.1', listening))
-  await p.startWorker()
+  let current = await p.startWorker()
   await eventually(async () => {
     const { status, statusReason } = (await p.call('GET', '/api/provision/shop')).body
     if (status !== 'FAILED' || !/port is taken by another program/.test(statusReason)) throw new Error(statusReason)
@@ -43,6 +43,24 @@ t.test('servers come back whoever has their numbers and ports by then; nobody el
   await new Promise((closed) => squatter.close(closed))
   t.same(await eventually(() => query(url, 'select 1 as one')), [{ one: 1 }])
   t.equal(stranger.exitCode ?? stranger.signalCode, null)
+
+  await t.test('but not while nothing can look after them, which is a state with a reason', async (t) => {
+    await current.stop()
+    await shutDownSupervisor(p.home)
+    const inTheWay = supervisorSocket(p.home)
+    mkdirSync(join(inTheWay, 'of somebody else'), { recursive: true })
+    current = await p.startWorker()
+    await eventually(async () => {
+      const { status, statusReason } = (await p.call('GET', '/api/provision/shop')).body
+      if (status !== 'FAILED' || !/supervisor .* does not start/.test(statusReason)) throw new Error(statusReason)
+    })
+    rmSync(inTheWay, { recursive: true })
+    t.same(await eventually(() => query(url, 'select 1 as one')), [{ one: 1 }])
+    await eventually(async () => {
+      const { status, statusReason } = (await p.call('GET', '/api/provision/shop')).body
+      if (status !== 'ACTIVE') throw new Error(statusReason)
+    })
+  })
 
   await t.test('also after a deletion that was refused', async (t) => {
     const mark = join(p.home, 'instances', made.body.id, 'instance.json')
