@@ -24,12 +24,12 @@ interface Known {
   watchOf(projectName: string): Watch | null
 }
 
-/** Answers what gateways ask of this place: what can be read, and needs no operation. */
-export function answerQuestions(
+/** Answers what gateways ask of this place, once it resolves: what can be read, and needs no operation. */
+export async function answerQuestions(
   bus: Bus,
   known: Known,
   onObservation: (observation: AnswerObservation) => void,
-): { stop(): void } {
+): Promise<{ stop(): void }> {
   const { driver } = known
   const answer = async (message: Msg) => {
     let asked: Question = { question: '', params: {} }
@@ -56,6 +56,8 @@ export function answerQuestions(
     bus.connection.subscribe(provisioningSubject(driver.place), { callback, queue: 'workers-provisioning' }),
     bus.connection.subscribe(provisioningSubject('any'), { callback, queue: 'workers-provisioning' }),
   ]
+  // Before the server has read of them, whoever asks is told that nobody is there. After a loss of the connection it is told again.
+  if (bus.connected) await bus.connection.flush().catch(() => undefined)
   return { stop: () => subscriptions.forEach((each) => void each.unsubscribe()) }
 }
 

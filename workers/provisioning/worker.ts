@@ -84,7 +84,7 @@ export async function startProvisioningWorker(options: ProvisioningWorkerOptions
     onState,
     onObservation,
   })
-  const answering = answerQuestions(
+  const answering = await answerQuestions(
     bus,
     {
       driver,
