@@ -1,14 +1,15 @@
 import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
-import { load } from '../../bus/load.ts'
+import { load, readMessage, readPage } from '../../bus/load.ts'
 import { newId } from '../../bus/message.ts'
-import { publish } from '../../bus/publish.ts'
+import { asking, publish } from '../../bus/publish.ts'
 import { abortSubject, eventSubject, executionSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { type ExecutionState, execution } from '../../schemas/workflows/execution.ts'
-import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import { type ExecutionFact, executionEvents } from '../../schemas/workflows/execution-facts.ts'
 
 const stream = 'EVT_EXECUTIONS'
+const historyPage = 256
 
 /** Where an execution's events lie. */
 export function executionPlace(executionId: string) {
@@ -20,6 +21,20 @@ export async function loadExecution(bus: Bus, executionId: string): Promise<Exec
   const { state } = await load(bus, execution, executionPlace(executionId))
   if (state.stage !== 'absent') return state
   throw new Rejected('workflows/execution-not-found', 'There is no such execution')
+}
+
+/** What an execution has come through, message by message. @throws {BusUnavailable} */
+export async function* executionHistory(bus: Bus, executionId: string, after = 0) {
+  const { stream, subject } = executionPlace(executionId)
+  for (let sequence = after; ; ) {
+    const query = { seq: sequence + 1, next_by_subj: subject, batch: historyPage }
+    const page = await asking(bus, () => readPage(bus, stream, query))
+    if (page.length === 0) return
+    for (const stored of page) {
+      sequence = stored.seq
+      yield { sequence, time: stored.time, message: await readMessage(bus, executionEvents, stored) }
+    }
+  }
 }
 
 export interface ExecutionDecision {

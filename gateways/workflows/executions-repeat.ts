@@ -15,6 +15,7 @@ import { countTasks, type FlowPlan, type TaskPlan, tasksOf } from '../../schemas
 import { bindInputs } from '../../schemas/workflows/inputs.ts'
 import { loadExecution } from './execution-commands.ts'
 import { createExecution, latestFlow, pinnedFlow } from './execution-start.ts'
+import { iterationsAround, loopFrom } from './executions-iteration.ts'
 import { bodyOf, idempotencyKey, invalid, objectField, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
@@ -60,10 +61,14 @@ export function repeatRoutes(app: FastifyInstance, service: WorkflowService): vo
     const body = bodyOf(request, ['fromTask', 'revision'])
     const { created, plan } = await chosenFlow(service, state, body.revision)
     if (body.fromTask === undefined) return { plan, created }
-    const from = textField('fromTask', body.fromTask, { min: 1, max: 256 })
-    const again = fromOn(plan, from)
+    const from = textField('fromTask', body.fromTask, { min: 1, max: 1_000 })
+    const again = fromOn(plan, placedTask(plan, from))
     const carried = finished(state, plan)
     for (const key of Object.keys(carried)) if (again.has(taskOf(key))) delete carried[key]
+    if (iterationsAround(from).length > 0) {
+      const { key, begun } = await loopFrom(service.bus, state, from, again)
+      carried[key] = withoutEnds(begun, endsOf(plan))
+    }
     return { plan, created: { ...created, carried } }
   })
 
@@ -111,10 +116,7 @@ async function chosenFlow(service: WorkflowService, state: ExecutionState, revis
 function finished(state: ExecutionState, plan: FlowPlan): NonNullable<Created['carried']> {
   const carried: NonNullable<Created['carried']> = {}
   const tasks = new Map([...tasksOf(plan.tasks)].map((task) => [task.name, task]))
-  const ends = new Set(
-    [...tasks.values()].flatMap(({ blocks }) => [...(blocks.errors ?? []), ...(blocks.finally ?? [])]),
-  )
-  const isEnd = new Set([...tasksOf([...ends])].map(({ name }) => name))
+  const isEnd = endsOf(plan)
   for (const [key, run] of Object.entries(state.runs)) {
     if (key === rootKey || key.includes('[')) continue
     const task = tasks.get(run.task)
@@ -133,6 +135,12 @@ function finished(state: ExecutionState, plan: FlowPlan): NonNullable<Created['c
   return carried
 }
 
+/** What deals with failures of control tasks, or tidies up behind them. */
+function endsOf(plan: FlowPlan): ReadonlySet<string> {
+  const ends = [...tasksOf(plan.tasks)].flatMap(({ blocks }) => [...(blocks.errors ?? []), ...(blocks.finally ?? [])])
+  return new Set([...tasksOf(ends)].map(({ name }) => name))
+}
+
 function withoutEnds(carried: Carried, isEnd: ReadonlySet<string>): Carried {
   if (carried.status !== 'begun') return carried
   const kept = (done: Readonly<Record<string, Carried>>) =>
@@ -145,11 +153,42 @@ function isThrough(run: Run | undefined): run is Run & { readonly status: 'succe
   return run?.status === 'success' || run?.status === 'skipped'
 }
 
-/** A task and all that comes behind it: what depends on it, what is in it, and what it is in. @throws {Rejected} when there is none. */
-function fromOn(plan: FlowPlan, name: string): ReadonlySet<string> {
-  if (![...tasksOf(plan.tasks)].some((task) => task.name === name)) {
-    throw invalid('fromTask', 'is no task of the flow')
+/** Plugins whose tasks run once an iteration. */
+const loops: readonly string[] = ['core.foreach', 'flow.while']
+
+/**
+ * The task of a name, or of the key of a task run, as executions list it: `orders[2].pay`.
+ * @throws {Rejected} `http/bad-request` when there is none, or it is in a loop and nothing says in which iteration
+ */
+function placedTask(plan: FlowPlan, from: string): string {
+  const steps = from.split('.').map((step) => /^(.*?)(\[\d{1,9}\])?$/.exec(step)!)
+  const name = steps.at(-1)![1]!
+  const chain = chainTo(plan.tasks, name)
+  if (chain === null) throw invalid('fromTask', 'is no task of the flow')
+  const isKey = steps.length === chain.length && steps.every((step, place) => step[1] === chain[place]!.name)
+  const misplaced = chain.slice(0, -1).filter(({ type }, place) => {
+    return isKey && loops.includes(type) !== (steps[place]![2] !== undefined)
+  })
+  const bare = steps.length === 1 && !chain.slice(0, -1).some(({ type }) => loops.includes(type))
+  if (steps.at(-1)![2] === undefined && (bare || (isKey && misplaced.length === 0))) return name
+  const written = chain.map((task) => (task.name !== name && loops.includes(task.type) ? `${task.name}[0]` : task.name))
+  // Named alone, the whole loop would be done again without a word.
+  const reason = `does not say where it is: name its run, as in ${written.join('.')}, or a whole loop`
+  throw invalid('fromTask', reason)
+}
+
+/** The control tasks around a task, from the outside in, and the task; null when there is no such task. */
+function chainTo(tasks: readonly TaskPlan[], name: string): readonly TaskPlan[] | null {
+  for (const task of tasks) {
+    if (task.name === name) return [task]
+    const inner = chainTo(Object.values(task.blocks).flat(), name)
+    if (inner !== null) return [task, ...inner]
   }
+  return null
+}
+
+/** A task and all that comes behind it: what depends on it, what is in it, and what it is in. */
+function fromOn(plan: FlowPlan, name: string): ReadonlySet<string> {
   const again = new Set([name])
   for (let grown = true; grown; ) {
     grown = false

@@ -1,6 +1,4 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { readMessage, readPage } from '../../bus/load.ts'
-
 import { asking } from '../../bus/publish.ts'
 import {
   type ExecutionFilter,
@@ -12,8 +10,7 @@ import {
 import { Rejected } from '../../schemas/failure.ts'
 import { type ExecutionState, evolveAll, initialExecution } from '../../schemas/workflows/execution.ts'
 import { decideCancel, decidePause, decideResume } from '../../schemas/workflows/execution-decide.ts'
-import { executionEvents } from '../../schemas/workflows/execution-facts.ts'
-import { decideExecution, executionPlace, loadExecution } from './execution-commands.ts'
+import { decideExecution, executionHistory, loadExecution } from './execution-commands.ts'
 import { shownExecution, shownTask, wholeText } from './execution-view.ts'
 import { repeatRoutes } from './executions-repeat.ts'
 import { bodyOf, invalid, labelsField, pageOf, queryOf, replyList, timeField, wholeNumber } from './request.ts'
@@ -147,27 +144,19 @@ function statusField(status: string): string {
 /** The raw history, or with `?at=<sequence>` the state as it was behind that message. */
 async function history({ bus }: WorkflowService, request: FastifyRequest<ById>) {
   const query = queryOf(request, ['at', 'after', 'limit'])
-  const { stream, subject } = executionPlace(request.params.id)
   const limit = query.limit === undefined ? 100 : wholeNumber('limit', query.limit, { min: 1, max: maxEvents })
   const at = query.at === undefined ? null : wholeNumber('at', query.at, { min: 1, max: Number.MAX_SAFE_INTEGER })
-  let sequence = query.after === undefined || at !== null ? 0 : wholeNumber('after', query.after, { min: 0, max: 1e15 })
+  const after = query.after === undefined || at !== null ? 0 : wholeNumber('after', query.after, { min: 0, max: 1e15 })
   const events: unknown[] = []
   let state = initialExecution
-  for (;;) {
-    const page = await asking(bus, () =>
-      readPage(bus, stream, { seq: sequence + 1, next_by_subj: subject, batch: 256 }),
-    )
-    for (const stored of page) {
-      sequence = stored.seq
-      if (at !== null && sequence > at) return stateAt(state)
-      const { id, facts, actor, causation } = await readMessage(bus, executionEvents, stored)
-      if (at !== null) state = evolveAll(state, facts)
-      else if (events.length < limit) {
-        const timestamp = stored.time.toISOString()
-        events.push({ sequence, id, timestamp, actor: actor ?? null, causation: causation ?? null, facts })
-      } else return events
-    }
-    if (page.length === 0) break
+  for await (const { sequence, time, message } of executionHistory(bus, request.params.id, after)) {
+    const { id, facts, actor, causation } = message
+    if (at === null) {
+      const timestamp = time.toISOString()
+      events.push({ sequence, id, timestamp, actor: actor ?? null, causation: causation ?? null, facts })
+      if (events.length === limit) return events
+    } else if (sequence <= at) state = evolveAll(state, facts)
+    else return stateAt(state)
   }
   if (at !== null) return stateAt(state)
   if (events.length === 0 && query.after === undefined) {

@@ -43,6 +43,7 @@ const decision = (summary: string): Operation => ({
     ...failures({ 403: 'The gate is for another role', 404: 'There is no such approval', 409: 'It is decided' }),
   },
 })
+const fromTask = { ...text, description: 'Its name, or the `run` of a task in an iteration: `orders[2].pay`' }
 const revision = { description: '`original`, or `latest`', type: 'string' }
 
 export const executionOperations: Operations = {
@@ -106,7 +107,7 @@ export const executionOperations: Operations = {
   'POST /api/v1/executions/{id}/pause': change('Starts no more tasks'),
   'POST /api/v1/executions/{id}/resume': change('Goes on'),
   'POST /api/v1/executions/{id}/retry': again('Runs what has not succeeded, as another execution'),
-  'POST /api/v1/executions/{id}/restart': again('Runs it from a task on', { fromTask: text, revision }),
+  'POST /api/v1/executions/{id}/restart': again('Runs it from a task on', { fromTask, revision }),
   'POST /api/v1/executions/{id}/replay': again('Runs all of it, with other inputs', { inputs: anyObject, revision }),
   'GET /api/v1/approvals': {
     summary: 'Gates at which executions ask somebody, newest first',

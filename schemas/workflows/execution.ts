@@ -385,7 +385,7 @@ export class Draft {
  * What is done below a prefix, by key behind it, for an execution that goes on from there: runs that have succeeded, and loops that are
  * not through. What was skipped is asked again.
  */
-function doneUnder(runs: Readonly<Record<string, Run>>, prefix: string): Readonly<Record<string, Carried>> {
+export function doneUnder(runs: Readonly<Record<string, Run>>, prefix: string): Readonly<Record<string, Carried>> {
   const done: Record<string, Carried> = {}
   for (const [key, run] of Object.entries(runs)) {
     if (!key.startsWith(prefix) || key.includes('[', prefix.length)) continue

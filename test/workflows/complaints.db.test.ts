@@ -177,6 +177,111 @@ tasks:
   await inStatus(replayed.executionId, 'SUCCESS')
 })
 
+t.test(
+  'a task in a loop can be the first one again from an iteration on, and what is before it is not run again',
+  async (t) => {
+    const { url, called, broken } = await shop(t)
+    const restart = async (id: string, fromTask: string) => {
+      called.length = 0
+      const { status, json } = await ask('POST', `/executions/${id}/restart`, { body: { fromTask } })
+      if (status !== 202) return { status, error: json.error as string, hint: json.hint, called: [...called] }
+      const { execution } = await inStatus(json.executionId, ...ended)
+      return {
+        id: json.executionId as string,
+        status: execution.status,
+        outputs: execution.outputs,
+        called: [...called],
+      }
+    }
+    const flow = await save(`name: shipping
+tasks:
+  - ${call('list', `${url}/list`)}
+  - name: each
+    type: core.foreach
+    properties: { items: [a, b, c], onFailure: continue }
+    tasks:
+      - ${call('pay', `${url}/pay/{{ item }}`)}
+      - name: parts
+        type: core.foreach
+        properties: { items: [1, 2, 3] }
+        tasks:
+          - ${call('pack', `${url}/pack/{{ parent.item }}{{ item }}`)}
+          - ${call('load', `${url}/load/{{ outputs.pack.body.path }}`)}
+      - ${call('ship', `${url}/ship/{{ item }}?{{ outputs.parts.iterations | map: "pack" | map: "body" | map: "path" | join: "," }}`)}
+  - ${call('after', `${url}/after`)}
+outputs:
+  paid: '{{ outputs.each.iterations | map: "pay" | map: "body" | map: "path" | join: " " }}'
+`)
+    const ship = (item: string) => `/ship/${item}?${[1, 2, 3].map((part) => `/pack/${item}${part}`).join(',')}`
+    const parts = (item: string, from = 1) =>
+      [1, 2, 3].slice(from - 1).flatMap((part) => [`/pack/${item}${part}`, `/load//pack/${item}${part}`])
+    const all = (item: string) => [`/pay/${item}`, ...parts(item), ship(item)]
+    const first = await execute(flow)
+    await inStatus(first, 'SUCCESS')
+    t.same(called, ['/list', ...all('a'), ...all('b'), ...all('c'), '/after'])
+    const { tasks } = (await ask('GET', `/executions/${first}`)).json
+    t.ok(
+      tasks.some(({ run }: { run: string }) => run === 'each[1].parts[1].load'),
+      'keys are those of the list',
+    )
+    const paid = { status: 'SUCCESS', outputs: '{"paid":"/pay/a /pay/b /pay/c"}' }
+    const shipped = await restart(first, 'each[1].ship')
+    t.match(shipped, paid)
+    t.same(shipped.called, [ship('b'), ...all('c'), '/after'])
+    const loaded = await restart(first, 'each[1].parts[1].load')
+    t.match(loaded, paid)
+    t.same(loaded.called, ['/load//pack/b2', ...parts('b', 3), ship('b'), ...all('c'), '/after'])
+    t.same((await restart(first, 'each[2].parts')).called, [...parts('c'), ship('c'), '/after'])
+    t.same((await restart(first, 'each')).called, [...all('a'), ...all('b'), ...all('c'), '/after'])
+    // What the restarted one has run itself can be restarted in turn.
+    t.same((await restart(loaded.id!, 'each[2].ship')).called, [ship('c'), '/after'])
+    t.match(await restart(shipped.id!, 'each[0].ship'), {
+      status: 409,
+      error: /has not run each\[0\] itself/,
+      hint: `Restart the execution ${first} from there.`,
+    })
+    for (const [from, error] of [
+      ['ship', /each\[0\]\.ship, or a whole loop/],
+      ['load', /each\[0\]\.parts\[0\]\.load/],
+      ['each[0].load', /each\[0\]\.parts\[0\]\.load/],
+      ['each[0].parts.load', /each\[0\]\.parts\[0\]\.load/],
+      ['each.ship', /each\[0\]\.ship/],
+      ['each[0]', /does not say where/],
+      ['list[0].ship', /does not say where/],
+      ['each[3].ship', /never began/],
+      ['each[0].parts[7].load', /never began/],
+      ['each[0].none', /no task/],
+    ] as const) {
+      t.match(await restart(first, from), { status: 400, error }, from)
+      t.same(called, [], 'nothing is run')
+    }
+    broken.add(ship('a')).add(ship('b'))
+    const failed = await execute(flow)
+    await inStatus(failed, 'FAILED')
+    broken.clear()
+    const mended = await restart(failed, 'each[2].ship')
+    t.same(
+      mended.called.sort(),
+      [ship('a'), ship('b'), ship('c'), '/after'].sort(),
+      'earlier failures are mended as well',
+    )
+    t.match(mended, paid)
+
+    const rounds = await save(`name: counting
+tasks:
+  - name: loop
+    type: flow.while
+    properties: { condition: '{% assign rounds = outputs["loop"]["iterations"] | size %}{{ rounds < 3 }}' }
+    tasks:
+      - ${call('read', `${url}/read/{{ index }}`)}
+      - ${call('write', `${url}/write/{{ index }}`)}
+`)
+    const counted = await execute(rounds)
+    await inStatus(counted, 'SUCCESS')
+    t.same((await restart(counted, 'loop[1].write')).called, ['/write/1', '/read/2', '/write/2'])
+  },
+)
+
 t.test('what has taken too long says so', async (t) => {
   const flow = await save(`name: late
 timeout: 300ms
