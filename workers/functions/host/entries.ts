@@ -1,6 +1,7 @@
 import type { Guest } from './guest.ts'
 import type { Occupancy } from './occupancy.ts'
 import type { LogLine } from './operations-log.ts'
+import { readOutcomes } from './operations-reply.ts'
 import type { RunningSlots } from './running-slots.ts'
 import type { TenantCall } from './tenant-call.ts'
 import type { Trust } from './trust.ts'
@@ -41,56 +42,67 @@ const ownThreadMs = 100
 /** What code that belongs to no call may take. */
 const strayMs = 1_000
 
+/** Of each call its reply, or a ticket while there is none; null for what cannot be read. */
+type Outcomes = readonly (string | number)[] | null
+/** Is no reply either. */
+const noOutcome = '?'
+
+const argumentsOf = (calls: readonly TenantCall[]) =>
+  calls.flatMap(({ start, body, bodyKind }) => [start, body, bodyKind])
+
 /** Enters an isolate: in the host's own thread, or in one of its own. */
 export class EntryRunner {
   readonly #owner: EntryOwner
   readonly #means: EntryMeans
   /** Calls that have begun and are not answered, by their ticket. */
   readonly open = new Map<number, TenantCall>()
+  #synchronous = true
 
   constructor(owner: EntryOwner, means: EntryMeans) {
     this.#owner = owner
     this.#means = means
   }
 
+  /** No call of this isolate has waited for anything: then calls may enter it together, for what each does is done when the next begins. */
+  get synchronous(): boolean {
+    return this.#synchronous
+  }
+
   /**
-   * Runs the start of a call in the host's own thread. Nothing that it does is passed on before it ends, and no other call of the
-   * function is under way, so that one which takes too long begins anew in a new isolate as if nothing had been.
+   * Runs the start of calls in the host's own thread. Nothing that they do is passed on before all have ended, and no other call of the
+   * function is under way, so that where it takes too long they begin anew in a new isolate as if nothing had been.
    */
-  startHere(call: TenantCall): void {
+  startHere(calls: readonly TenantCall[]): void {
     const { slots, trust, occupancy } = this.#means
     const from = performance.now()
     const mark = this.#owner.logMark()
-    let value: string | number | undefined
-    slots.own(call.id)
-    occupancy.call = call
+    const [first] = calls as [TenantCall]
+    let answer: string | number | undefined
+    slots.own(first.id)
+    occupancy.call = first
     try {
-      value = this.#owner.guest.start.applySync(undefined, [call.start, call.body, call.bodyKind], {
-        timeout: ownThreadMs,
-      })
-      if (typeof value === 'number') {
-        const ticket = value
-        value = this.#owner.guest.take.applySync(undefined, [ticket], { timeout: ownThreadMs })
-        if (value === '') this.open.set(ticket, call)
-      }
+      answer = this.#owner.guest.start.applySync(undefined, argumentsOf(calls), { timeout: ownThreadMs })
     } catch (error) {
-      if (isTimeout(error)) {
+      // One of several may have used up the memory: each shows by itself whether it is that one.
+      if (isTimeout(error) || (calls.length > 1 && isDisposed(this.#owner.guest))) {
         trust.overran()
         this.#owner.beginAnew(mark)
         return
       }
-      call.started = true
-      void this.#recover(call, error)
+      for (const call of calls) call.started = true
+      void this.#recover(calls, error)
       return
     } finally {
       occupancy.call = null
       slots.ownLeft()
     }
-    const ms = performance.now() - from
-    call.started = true
-    call.cpuMs += ms
-    trust.took(ms)
-    if (value !== '') this.#owner.answer(call, String(value))
+    const ms = (performance.now() - from) / calls.length
+    for (const call of calls) {
+      call.started = true
+      call.cpuMs += ms
+      trust.took(ms)
+    }
+    this.#began(calls, readOutcomes(String(answer), calls.length))
   }
 
   async inThread(entry: Exclude<Entry, { kind: 'take' }>): Promise<void> {
@@ -103,18 +115,10 @@ export class EntryRunner {
     try {
       if (entry.kind === 'start') {
         entry.call.started = true
-        const value = await guest.start.apply(
-          undefined,
-          [entry.call.start, entry.call.body, entry.call.bodyKind],
-          options,
-        )
+        const value = await guest.start.apply(undefined, argumentsOf([entry.call]), options)
         this.#spent(call, cpuBefore)
         if (!finish()) return
-        if (typeof value !== 'number') this.#owner.answer(entry.call, String(value))
-        else {
-          this.open.set(value, entry.call)
-          this.take(value)
-        }
+        this.#began([entry.call], readOutcomes(String(value), 1))
       } else {
         if (entry.kind === 'settle') await guest.settle.apply(undefined, [entry.id, entry.result], options)
         else await guest.fire.apply(undefined, [entry.id], options)
@@ -126,7 +130,7 @@ export class EntryRunner {
       if (!finish()) return
       if (isTimeout(error) || isDisposed(this.#owner.guest) || call === null) {
         this.#owner.failed(error, call === null ? [...this.open.values()] : [call])
-      } else await this.#recover(call, error)
+      } else await this.#recover([call], error)
     }
     this.#owner.pump()
   }
@@ -151,28 +155,37 @@ export class EntryRunner {
     this.#owner.answer(call, String(value))
   }
 
-  /** A rejection that nobody handles surfaced in the entry: the guest has kept the outcome. */
-  async #recover(call: TenantCall, error: unknown): Promise<void> {
+  /** They have their reply, or wait for it. */
+  #began(calls: readonly TenantCall[], outcomes: Outcomes): void {
+    for (const [index, call] of calls.entries()) {
+      const outcome = outcomes === null ? noOutcome : outcomes[index]!
+      if (typeof outcome === 'string') this.#owner.answer(call, outcome)
+      else {
+        this.#synchronous = false
+        this.open.set(outcome, call)
+        this.take(outcome)
+      }
+    }
+  }
+
+  /** A rejection that nobody handles surfaced in the entry: the guest has kept the outcomes. */
+  async #recover(calls: readonly TenantCall[], error: unknown): Promise<void> {
     if (isDisposed(this.#owner.guest)) {
-      this.#owner.failed(error, [call])
+      this.#owner.failed(error, calls)
       return
     }
     this.#owner.log(rejectionLine(error))
     this.#means.trust.overran()
-    const timeoutMs = Math.max(1, Math.ceil(this.#allowance(call)))
-    const finish = this.enter(call, timeoutMs)
+    const [first] = calls as [TenantCall]
+    const timeoutMs = Math.max(1, Math.ceil(this.#allowance(first)))
+    const finish = this.enter(first, timeoutMs)
     try {
       const kept = String(await this.#owner.guest.take.apply(undefined, [0], { timeout: timeoutMs }))
       if (!finish()) return
-      const ticket = Number(kept)
       if (kept === '') throw error
-      if (!Number.isInteger(ticket)) this.#owner.answer(call, kept)
-      else {
-        this.open.set(ticket, call)
-        this.take(ticket)
-      }
+      this.#began(calls, readOutcomes(kept, calls.length))
     } catch (second) {
-      if (finish()) this.#owner.failed(second, [call])
+      if (finish()) this.#owner.failed(second, calls)
     }
     this.#owner.pump()
   }

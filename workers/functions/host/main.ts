@@ -25,6 +25,7 @@ const onread = {
   buffer: Buffer.allocUnsafeSlow(readBytes),
   callback: (bytes: number, buffer: Uint8Array) => {
     reader.push((buffer as Buffer).subarray(0, bytes))
+    tenants?.runCalls()
     writer.flush()
     return true
   },

@@ -28,6 +28,20 @@ export function readReply(text: string): GuestReply {
   }
 }
 
+/** What `start` answered for so many calls: replies and tickets; null for what it does not answer. */
+export function readOutcomes(text: string, calls: number): readonly (string | number)[] | null {
+  const outcomes: (string | number)[] = []
+  for (let at = 0; at < text.length; ) {
+    const from = text.indexOf(':', at) + 1
+    const length = from === 0 ? Number.NaN : Number(text.slice(at, from - 1))
+    if (!Number.isInteger(length) || length < 1 || from + length > text.length) return null
+    const outcome = text.slice(from, from + length)
+    outcomes.push(outcome.startsWith('#') ? Number(outcome.slice(1)) : outcome)
+    at = from + length
+  }
+  return outcomes.length === calls ? outcomes : null
+}
+
 /** What most functions answer needs no reading. */
 const plainHead = jsonReply(200, false, '')
 export const plainHeaders = { 'content-type': 'application/json' } as const

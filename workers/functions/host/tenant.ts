@@ -8,6 +8,9 @@ import type { Trust } from './trust.ts'
 /** Between the end of a time-out and the moment when nobody waits any longer for the isolate to give in. */
 const graceMs = 150
 const stuckMs = 2_000
+/** Calls that enter an isolate together, and characters of their bodies. */
+const maxTogether = 8
+const maxCharsTogether = 64 * 1024
 
 /**
  * One revision of one function in its isolate. Its code is entered by one entry at a time: a call starts, an operation's answer comes, a
@@ -82,7 +85,7 @@ export class Tenant {
       },
       logMark: this.#host.logMark,
       log: (line) => this.#host.log(this, line),
-      pump: () => this.#pump(),
+      pump: () => this.pump(),
     }
   }
 
@@ -95,6 +98,7 @@ export class Tenant {
     return this.#gone
   }
 
+  /** It runs when the tenant is pumped. */
   add(call: TenantCall): void {
     this.lastUsed = performance.now()
     this.#calls.add(call)
@@ -103,7 +107,6 @@ export class Tenant {
       this.#dueTimer = null
     }
     this.#entries.push({ kind: 'start', call })
-    if (this.#loaded) this.#pump()
   }
 
   /** Makes the isolate and runs the program's top level in it. */
@@ -125,7 +128,7 @@ export class Tenant {
     if (!finish()) return
     if (answer === '') {
       this.#loaded = true
-      this.#pump()
+      this.pump()
       return
     }
     // The next call tries again.
@@ -192,7 +195,8 @@ export class Tenant {
     this.#endWhenIdle()
   }
 
-  #pump(): void {
+  /** Enters the isolate with what waits to. */
+  pump(): void {
     if (this.#lost) return
     while (!this.#occupancy.thread && !this.#gone && this.#loaded) {
       const entry = this.#entries.shift()
@@ -204,10 +208,24 @@ export class Tenant {
         this.#waitsUntil === 0 &&
         this.#trust.trusted()
       )
-        this.#runner.startHere(entry.call)
+        this.#runner.startHere([entry.call, ...this.#callsAlong(entry.call)])
       else void this.#runner.inThread(entry)
     }
     this.#endWhenIdle()
+  }
+
+  /** Calls next in the line that go into the isolate with this one: entering costs as much as many a call. */
+  #callsAlong(first: TenantCall): readonly TenantCall[] {
+    if (!this.#runner.synchronous) return []
+    let chars = first.body.length
+    let count = 0
+    for (const entry of this.#entries) {
+      if (entry.kind !== 'start' || count + 1 === maxTogether) break
+      chars += entry.call.body.length
+      if (chars > maxCharsTogether) break
+      count += 1
+    }
+    return this.#entries.splice(0, count).map((entry) => (entry as { readonly call: TenantCall }).call)
   }
 
   /** What an error that came out of an isolate means for the calls. */
@@ -293,7 +311,7 @@ export class Tenant {
   #push(entry: Entry): void {
     if (this.#gone) return
     this.#entries.push(entry)
-    this.#pump()
+    this.pump()
   }
 
   #answer(call: TenantCall, reply: string): void {

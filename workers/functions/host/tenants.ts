@@ -30,6 +30,8 @@ export class Tenants {
   /** Those that take no more calls, too. */
   readonly #alive = new Set<Tenant>()
   readonly #trust = new Map<string, Trust>()
+  /** Have calls that are to be run. */
+  readonly #called = new Set<Tenant>()
   readonly #programs = new Map<number, Tenant>()
   readonly #operations = new Map<number, { readonly tenant: Tenant; readonly resolve: (result: string) => void }>()
   #lastRequest = 0
@@ -48,7 +50,15 @@ export class Tenants {
   call({ id, head, body }: Frame): void {
     const { timeoutMs, start, request } = readCallBody(body)
     const deadline = performance.now() + timeoutMs
-    this.#route({ id, key: head, start, ...bodyText(request), deadline, started: false, cpuMs: 0 })
+    const tenant = this.#route({ id, key: head, start, ...bodyText(request), deadline, started: false, cpuMs: 0 })
+    this.#called.add(tenant)
+  }
+
+  /** Those that came since the last time: those of one tenant together. */
+  runCalls(): void {
+    if (this.#called.size === 0) return
+    for (const tenant of this.#called) tenant.pump()
+    this.#called.clear()
   }
 
   program({ id, head, body }: Frame): void {
@@ -89,7 +99,7 @@ export class Tenants {
     for (const tenant of idle.slice(0, Math.ceil(idle.length / 2))) tenant.retire()
   }
 
-  #route(call: TenantCall): void {
+  #route(call: TenantCall): Tenant {
     let tenant = this.#byKey.get(call.key)
     if (tenant === undefined) tenant = this.#open(call.key)
     else {
@@ -98,6 +108,7 @@ export class Tenants {
     }
     tenant.add(call)
     if (tenant.apart !== 0) tenant.retire()
+    return tenant
   }
 
   #open(key: string): Tenant {
@@ -152,7 +163,7 @@ export class Tenants {
       reply: (call, reply) => this.#reply(call, reply),
       fault: (call, code, message) => this.#fault(call, { code, message, stack: null }),
       again: (calls) => {
-        for (const call of calls) this.#route(call)
+        for (const call of calls) this.#route(call).pump()
       },
       log: ({ fn, rev }, line) => this.#logs.add({ fn, rev, ...line }),
       logMark: () => this.#logs.mark(),

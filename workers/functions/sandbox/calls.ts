@@ -62,11 +62,16 @@ const tickets = new NativeMap<number, { reply: string; asked: boolean }>()
 let lastTicket = 0
 let lastStart = ''
 
-export function start(callJson: string, body: string, bodyKind: number): string | number {
+export function start(...given: (string | number)[]): string {
   lastStart = ''
-  const outcome = run(callJson, body, bodyKind)
-  lastStart = `${outcome}`
-  return outcome
+  let outcomes = ''
+  for (let at = 0; at < given.length; at += 3) {
+    const outcome = run(given[at] as string, given[at + 1] as string, given[at + 2] as number)
+    const text = typeof outcome === 'number' ? `#${outcome}` : outcome
+    outcomes += `${text.length}:${text}`
+  }
+  lastStart = outcomes
+  return outcomes
 }
 
 function run(callJson: string, body: string, bodyKind: number): string | number {

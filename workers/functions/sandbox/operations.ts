@@ -117,11 +117,12 @@ export interface GuestInterface {
    */
   readonly load: (program: unknown, envJson: string) => string
   /**
-   * Calls the handler. `bodyKind` 0: `body` is the text; 1: base64 of the bytes; 2: the bytes as Latin-1 text.
-   * Answers a reply when the handler was synchronous, else a ticket (an integer above 0) for `take`.
+   * Calls the handler, once for each three of `callJson`, `body`, `bodyKind`. `bodyKind` 0: `body` is the text; 1: base64 of the bytes; 2: the
+   * bytes as Latin-1 text. Answers for each `<length>:` and a reply when the handler was synchronous, else `#` and a ticket (an integer above 0) for
+   * `take`.
    */
-  readonly start: (callJson: string, body: string, bodyKind: number) => string | number
-  /** The reply of a ticket, once; '' while it has not settled. `take(0)`: what the last `start` answered, as text. */
+  readonly start: (...callsBodiesAndKinds: (string | number)[]) => string
+  /** The reply of a ticket, once; '' while it has not settled. `take(0)`: what the last `start` answered. */
   readonly take: (ticket: number) => string
   /** The answer of an asynchronous operation; unknown ids are ignored. */
   readonly settle: (operationId: number, result: string) => void
