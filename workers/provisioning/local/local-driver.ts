@@ -53,6 +53,7 @@ export function localDriver({ place }: LocalDriverOptions): Driver {
       silentSince: new Map(),
       before: undefined,
       diskBytes: null,
+      tidiedAt: Number.NEGATIVE_INFINITY,
     }
     watched.set(uid, known)
     return known

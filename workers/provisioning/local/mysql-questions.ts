@@ -7,7 +7,7 @@ import { chooseBackup, restorableWindow } from './backup/restore-target.ts'
 import { readLogTail } from './metrics/log-tail.ts'
 import { listedMigrations } from './migrations/migration.ts'
 import { trimUnusedBinlog } from './mysql/binlog.ts'
-import type { MysqlBackupRecord } from './mysql/mysql-backup.ts'
+import { applyMysqlRetention, type MysqlBackupRecord } from './mysql/mysql-backup.ts'
 import { applyMysqlMigration, listMysqlMigrations } from './mysql/mysql-migrations.ts'
 import type { MysqlNode } from './mysql/mysql-node.ts'
 import { checkMysqlParameters } from './mysql/mysql-parameters.ts'
@@ -19,6 +19,7 @@ import { mysqlTarget, mysqlWindow } from './mysql-copies.ts'
 import { type MysqlInstance, openMysqlInstance, startMysql } from './mysql-instance.ts'
 import type { LocalPlace } from './place.ts'
 import { bytesOf } from './questions.ts'
+import { retentionDue, type Tidied } from './retention-due.ts'
 import { shownSnapshot } from './shown-snapshot.ts'
 import { deleteSnapshot, listSnapshots, readSnapshot, snapshotFile } from './snapshots/snapshot-record.ts'
 import { storageProblem } from './storage.ts'
@@ -109,10 +110,10 @@ export async function bringUpMysql(place: LocalPlace, instance: Instance, signal
 export async function observeMysql(
   place: LocalPlace,
   instance: Instance,
-  { diskBytes }: { readonly diskBytes: number | null },
+  watched: Tidied & { readonly diskBytes: number | null },
 ): Promise<Observed> {
   const opened = await openMysqlInstance(place, instance)
-  const full = await storageProblem(opened.folders.root, instance, diskBytes)
+  const full = await storageProblem(opened.folders.root, instance, watched.diskBytes)
   try {
     await allowMysqlWrites(opened.primary(), full === null)
   } catch {
@@ -123,6 +124,8 @@ export async function observeMysql(
   if (listBackups(opened.folders.backups).length === 0) {
     await trimUnusedBinlog(opened.primary(), { full: full !== null, now: Date.now() })
   }
+  const rule = retentionDue(place, instance, watched)
+  if (rule !== null) await applyMysqlRetention(opened.primary(), opened.folders.backups, rule)
   if (full !== null) return { health: 'STORAGE_FULL', reason: full }
   const missing: string[] = []
   for (const member of opened.replicas) {

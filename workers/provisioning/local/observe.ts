@@ -3,7 +3,7 @@ import { Unavailable } from '../../../schemas/failure.ts'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Observed } from '../driver.ts'
-import { trimArchive } from './backup/retention.ts'
+import { applyRetention, trimArchive } from './backup/retention.ts'
 import { allowWrites } from './care-plans.ts'
 import { setSynchronous } from './create.ts'
 import { hasData, isStandby } from './members.ts'
@@ -13,11 +13,12 @@ import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
 import type { PostgresNode } from './postgres-node.ts'
 import { memberName } from './postgres-settings.ts'
 import { type Asked, answersYet, ask, isSilent } from './probe.ts'
+import { retentionDue, type Tidied } from './retention-due.ts'
 import { diskProblem, storageProblem } from './storage.ts'
 import { failedLately, hasSuccessor } from './succession.ts'
 
 /** What is remembered between two looks. */
-export interface Watched {
+export interface Watched extends Tidied {
   /** Since when each has not been replicating, by name; performance.now(). */
   readonly missingSince: Map<string, number>
   /** Since when each takes connections and says nothing, by name; performance.now(). */
@@ -50,7 +51,7 @@ export async function observe(place: LocalPlace, instance: Instance, watched: Wa
     return await silentPrimary({ place, opened, instance, watched }, error as Error)
   }
   watched.silentSince.clear()
-  await trimArchive(opened.folders)
+  await tidy({ place, opened, instance, watched })
   const full = await seeToStorage(opened, instance, watched.diskBytes, asked)
   if (full !== null) return full
   const { streaming } = asked
@@ -70,6 +71,13 @@ export async function observe(place: LocalPlace, instance: Instance, watched: Wa
   const seen = lasting || lost.length > 0 ? degraded : { health: instance.health, reason: instance.healthReason }
   if (lost.length === 0 || failedLately(instance, 'REPAIR')) return seen
   return { ...seen, wants: { type: 'REPAIR', request: { members: lost.map(({ name }) => name) } } }
+}
+
+/** What no restore needs any more goes. */
+async function tidy({ place, opened: { folders }, instance, watched }: Looking): Promise<void> {
+  await trimArchive(folders)
+  const rule = retentionDue(place, instance, watched)
+  if (rule !== null) await applyRetention({ backupsFolder: folders.backups, archiveFolder: folders.archive }, rule)
 }
 
 /** All standbys have what is written; whether it can be restored is the other half. */
