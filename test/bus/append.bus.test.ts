@@ -296,6 +296,23 @@ t.test('a server that is held up answers nothing, and what was sent is stored on
   t.same(await stored(bus, place.subject), [1, 2, 3])
 })
 
+t.test('what was asked of a server that dies is known at once, and what is to be stored waits for it', async (t) => {
+  // No test lasts for as long as an answer may take.
+  const { server, bus } = await started(t, { timeoutMs: 600_000 })
+  const place = { stream, subject: subjectOf('dies') }
+  const { sequence } = await append(bus, { ...place, expectedSequence: 0, events, message: add(1) })
+  void server.kill('SIGSTOP')
+  // Each of its threads stops when it is next to run.
+  await sleep(100)
+  const loading = t.rejects(load(bus, sum, place), { name: 'BusUnavailable', message: /gone away/ })
+  const appending = append(bus, { ...place, expectedSequence: sequence, events, message: add(2) })
+  await server.kill('SIGKILL')
+  await loading
+  await server.restart()
+  t.match(await appending, { duplicate: false })
+  t.same(await stored(bus, place.subject), [1, 2])
+})
+
 t.test('a killed server loses nothing that it acknowledged, and refuses while it is away', async (t) => {
   const { server, bus } = await started(t, { syncInterval: 'always', timeoutMs: 600 })
   const subjects = Array.from({ length: 8 }, (_, index) => subjectOf(`kill-${index}`))

@@ -70,6 +70,24 @@ export function spread(values: readonly number[]): string {
   return `p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}, most ${at(1)} of ${sorted.length}`
 }
 
+/** Nine of ten are not later. */
+export function nearlyAll(values: readonly number[]): number {
+  return [...values].sort((left, right) => left - right)[Math.ceil(values.length * 0.9) - 1]!
+}
+
+/** On two idle cores a worker is ready after this time. */
+const idleStartMs = 1_000
+
+/**
+ * How much slower this machine is at the moment than it is with nothing else to do: a promise about a time is one about what we do in it,
+ * and not about processes that are not given a turn.
+ * @param startMs how long it took workers to start
+ */
+export function slowness(startMs: readonly number[]): number {
+  const sorted = [...startMs].sort((left, right) => left - right)
+  return Math.max(1, sorted[Math.floor(sorted.length / 2)]! / idleStartMs)
+}
+
 /** When timers of executions came out of the bus, by `<execution>/<time it was set to>`. */
 export async function dueTimes(bus: Bus): Promise<ReadonlyMap<string, readonly number[]>> {
   const found = new Map<string, number[]>()

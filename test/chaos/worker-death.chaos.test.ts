@@ -1,108 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { type Bus, connectBus } from '../../bus/connect.ts'
-import { decide } from '../../bus/decide.ts'
-import { load, readMessage, readPage } from '../../bus/load.ts'
-import { eventSubject } from '../../bus/subject.ts'
-import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import type { Bus } from '../../bus/connect.ts'
 import { decideExecution } from '../../gateways/workflows/execution-commands.ts'
-import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import { decideAnswer, decideCancel, decidePause, decideResume } from '../../schemas/workflows/execution-decide.ts'
-import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
-import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
-import { startExecution } from '../../workers/workflows/start-execution.ts'
-import { testNats } from '../support/servers.ts'
 import { flow as flowPlan, sequence, task } from '../workflows/plans.ts'
+import { ackWaitMs, ended, factsOf, type parked, place, save, start, stateOf, until } from './worker-place.ts'
 
 t.setTimeout(180_000)
-
-const ackWaitMs = 1_000
-
-/** A bus, and worker processes that can be killed and stopped. */
-async function place(t: Tap) {
-  const folder = mkdtempSync(join(tmpdir(), 'busbar-death-'))
-  const ledger = join(folder, 'ledger')
-  writeFileSync(ledger, '')
-  const nats = await testNats(t, { syncInterval: 'always' })
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  await reconcileStreams(bus, streamSpecs())
-  const workers = new Set<ChildProcess>()
-  const worker = () => {
-    const script = join(import.meta.dirname, 'workflows-process.ts')
-    const args = [script, nats.url, ledger, String(ackWaitMs)]
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] })
-    workers.add(child)
-    return child
-  }
-  const kill = async (child: ChildProcess) => {
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const exited = once(child, 'exit')
-    child.kill('SIGKILL')
-    await exited
-  }
-  t.teardown(async () => {
-    await Promise.all([...workers].map(kill))
-    await bus.close()
-    rmSync(folder, { recursive: true, force: true })
-  })
-  /** `<key> <what> <pid> …`, of runs that hold. */
-  const lines = () => readFileSync(ledger, 'utf8').split('\n').filter(Boolean)
-  const count = (text: string) => lines().filter((line) => line.includes(text)).length
-  const letGo = () => writeFileSync(`${ledger}.go`, '')
-  return { nats, bus, worker, kill, lines, count, letGo }
-}
-
-type Tap = Pick<typeof t, 'teardown'>
-
-async function until(look: () => Promise<boolean> | boolean): Promise<void> {
-  for (let tries = 0; tries < 3_000; tries++) {
-    if (await look()) return
-    await delay(20)
-  }
-  throw new Error('what was waited for has not come')
-}
-
-async function save(bus: Bus, plan: FlowPlan, flowId: string = randomUUID()): Promise<string> {
-  const subject = eventSubject('workflows', 'flow', flowId)
-  const text = { flowId, name: 'x', namespace: 'default', yamlContent: '', plan, by: 'test', at: Date.now() }
-  await decide(bus, { stream: 'EVT_WORKFLOWS', subject, aggregate: flow, decide: (state) => decideRevise(state, text) })
-  return flowId
-}
-
-async function start(bus: Bus, flowId: string): Promise<string> {
-  const executionId = randomUUID()
-  await startExecution(bus, flowId, {
-    executionId,
-    inputs: {},
-    trigger: { type: 'manual' },
-    actor: 'test',
-    at: Date.now(),
-  })
-  return executionId
-}
-
-const placeOf = (id: string) => ({ stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', id) })
-
-async function stateOf(bus: Bus, id: string): Promise<ExecutionState> {
-  return (await load(bus, execution, placeOf(id))).state
-}
-
-async function ended(bus: Bus, id: string): Promise<ExecutionState> {
-  await until(async () => bus.connected && isEnded((await stateOf(bus, id).catch(() => execution.initial)).stage))
-  return await stateOf(bus, id)
-}
-
-async function factsOf(bus: Bus, id: string): Promise<readonly string[]> {
-  const page = await readPage(bus, 'EVT_EXECUTIONS', { seq: 1, next_by_subj: placeOf(id).subject, batch: 500 })
-  const messages = await Promise.all(page.map((stored) => readMessage(bus, execution.events, stored)))
-  return messages.flatMap(({ facts }) => facts.map(({ type }) => type))
-}
 
 const cancel = (bus: Bus, executionId: string) =>
   decideExecution(bus, {
@@ -120,7 +25,7 @@ async function isQuiet(bus: Bus): Promise<boolean> {
 }
 
 t.test('a cancelled execution whose worker dies is not revived', async (t) => {
-  const { bus, worker, kill, count, letGo } = await place(t)
+  const { bus, worker, kill, freeze, count, letGo } = await place(t)
   const first = worker()
   const holds = (type: string) => [task('a', { type }), task('b', { type }), task('c', { type })]
   const all = (type: string) => task('all', { type: 'core.parallel', blocks: { tasks: holds(type) } })
@@ -132,7 +37,7 @@ t.test('a cancelled execution whose worker dies is not revived', async (t) => {
   const ids = await Promise.all(plans.map(async (plan) => start(bus, await save(bus, plan))))
   await until(() => count(' begun ') === 7)
   // It hears nothing of it, and dies with everything in hand.
-  first.kill('SIGSTOP')
+  freeze(first)
   for (const id of ids) t.equal((await cancel(bus, id)).state.stage, 'cancelled')
   const before = await Promise.all(ids.map((id) => factsOf(bus, id)))
   await kill(first)
@@ -178,7 +83,7 @@ t.test('what has ended stays as it ended, whatever is delivered once more', asyn
 })
 
 t.test('workers go on where others died, also while the bus dies under them', async (t) => {
-  const { nats, bus, worker, kill, lines } = await place(t)
+  const { killBus, bus, worker, kill, lines } = await place(t)
   const names = ['a', 'b', 'c', 'd', 'e', 'f']
   const steps = sequence(...names.map((name) => task(name, { type: 'test.pay', properties: { ms: 150 } })))
   const flowId = await save(bus, flowPlan(steps))
@@ -190,8 +95,7 @@ t.test('workers go on where others died, also while the bus dies under them', as
     // The next one is about to take over what is left when the bus is gone.
     const recovering = worker()
     await delay(200 + round * 300)
-    await nats.kill()
-    await nats.restart()
+    await killBus()
     await delay(300)
     await kill(recovering)
   }
@@ -234,9 +138,7 @@ t.test('what is parked is resumed by workers that come later, with the revision 
     flows.set(kind, await save(bus, planOf(kind, 'old')))
     ids.set(kind, await start(bus, flows.get(kind)!))
   }
-  const gate = async (kind: string) => (await stateOf(bus, ids.get(kind)!)).runs.gate?.status
-  await until(async () => (await gate('asks')) === 'waiting' && (await gate('waits')) === 'waiting')
-  await until(async () => (await gate('retries')) === 'retrying' && (await gate('starts')) === 'waiting')
+  for (const kind of ['asks', 'waits', 'retries', 'starts']) await parked(bus, ids.get(kind)!, 'gate')
   await until(() => lines().filter((line) => line.includes(' begun ')).length === 2)
   const decideOn = (kind: string, ask: (state: ExecutionState) => ReturnType<typeof decidePause>) =>
     decideExecution(bus, { executionId: ids.get(kind)!, actor: 'test', decide: ask })
@@ -259,49 +161,3 @@ t.test('what is parked is resumed by workers that come later, with the revision 
   t.equal(new Set(paid.map((line) => line.split(' ')[0])).size, kinds.length)
   if (paid.length > kinds.length) t.comment(`some ran again under their key: ${paid.join(', ')}`)
 })
-
-t.test('timers go off once, whoever died before or holds them', async (t) => {
-  const { nats, bus, worker, kill, lines } = await place(t)
-  const [first, second] = [worker(), worker()]
-  const steps = sequence(
-    task('moment', { type: 'core.wait', properties: { duration: '5s' } }),
-    task('after', { type: 'test.pay', properties: { ms: 0 } }),
-  )
-  const flowId = await save(bus, flowPlan(steps))
-  const ids = await Promise.all(Array.from({ length: 30 }, () => start(bus, flowId)))
-  const waiting = async (id: string) => (await stateOf(bus, id)).runs.moment?.status === 'waiting'
-  for (const id of ids) await until(() => waiting(id))
-  // The bus was away before, and one dies with its share of them in hand.
-  await nats.kill()
-  await nats.restart()
-  await until(async () => bus.connected && (await isListening(bus, 2)))
-  first.kill('SIGSTOP')
-  const isTaken = async () => (await bus.manager.consumers.info('TIMERS', timers)).num_ack_pending > 0
-  // On a machine that is too slow for this it was all over before.
-  await until(async () => (await isTaken()) || isEnded((await stateOf(bus, ids[0]!)).stage))
-  await kill(first)
-  const states = await Promise.all(ids.map((id) => ended(bus, id)))
-  const lateMs = states.map(({ endedAt, runs }) => {
-    const { opening } = runs.moment!
-    return endedAt! - (opening?.kind === 'pause' ? opening.until! : 0)
-  })
-  t.comment(`ended ${lateMs.sort((left, right) => left - right).join(' ')} ms after the time`)
-  t.same([...new Set(states.map(({ stage }) => stage))], ['success'])
-  t.same(
-    lines()
-      .map((line) => line.split(' ')[0])
-      .sort(),
-    ids.map((id) => `${id}/after`).sort(),
-  )
-  for (const id of ids) {
-    t.equal((await factsOf(bus, id)).filter((type) => type === 'executions.task.succeeded').length, 2)
-  }
-  await kill(second)
-})
-
-const timers = 'workers-workflows-timers'
-
-async function isListening(bus: Bus, workers: number): Promise<boolean> {
-  const { num_waiting } = await bus.manager.consumers.info('TIMERS', timers)
-  return num_waiting >= workers
-}
