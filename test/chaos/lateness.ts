@@ -75,15 +75,13 @@ export function nearlyAll(values: readonly number[]): number {
   return [...values].sort((left, right) => left - right)[Math.ceil(values.length * 0.9) - 1]!
 }
 
-/** On two idle cores a worker is ready after this time. */
-const idleStartMs = 1_000
-
 /**
  * How much slower this machine is at the moment than it is with nothing else to do: a promise about a time is one about what we do in it,
  * and not about processes that are not given a turn.
- * @param startMs how long it took workers to start
+ * @param startMs how long it took processes to be ready
+ * @param idleStartMs and how long it takes them on two cores with nothing else to do
  */
-export function slowness(startMs: readonly number[]): number {
+export function slowness(startMs: readonly number[], idleStartMs: number): number {
   const sorted = [...startMs].sort((left, right) => left - right)
   return Math.max(1, sorted[Math.floor(sorted.length / 2)]! / idleStartMs)
 }

@@ -13,6 +13,8 @@ export class Role {
   #command: Command | null = null
   #stopped = false
   #ready = false
+  /** How long each start took, of those that came to be ready. */
+  readonly startsMs: number[] = []
 
   constructor(name: string, args: readonly string[], presence: Presence) {
     this.name = name
@@ -24,7 +26,9 @@ export class Role {
     if (this.#stopped) return
     const command = startBusbar(['run', this.name, ...this.#args])
     this.#command = command
+    const startedAt = performance.now()
     command.process.once('message', ({ kind }: RoleMessage) => {
+      if (kind === 'ready') this.startsMs.push(performance.now() - startedAt)
       this.#is(kind === 'ready')
     })
     void command.finished.then(async () => {

@@ -96,7 +96,10 @@ for (const { name, wound, needs } of wounds) {
     const firings = await Promise.all(ids.map((id) => firingOf(bus, id)))
     const up = presence.stretches(...needs)
     const late = firings.map((each) => lateMs(up, each))
-    const slow = slowness(workers.map(({ startMs }) => startMs))
+    const slow = slowness(
+      workers.map(({ startMs }) => startMs),
+      1_000,
+    )
     t.comment(`${spread(late)} ms late, on a machine ${slow.toFixed(1)} times as slow as it could be`)
     const latest = [...firings].sort((a, b) => lateMs(up, b) - lateMs(up, a))
     for (const each of latest.slice(0, 3)) t.comment(storyOf(up, each))
