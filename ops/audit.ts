@@ -1,6 +1,5 @@
-import { type ChainReport, verifyAudit } from '../gateways/workflows/audit-verify.ts'
+import { type ChainReport, headOf, verifyAudit } from '../gateways/workflows/audit-verify.ts'
 import type { Config } from '../schemas/config.ts'
-import type { AuditHead } from '../schemas/workflows/audit.ts'
 import { openBus } from './bus.ts'
 import { OperatorError } from './local/operator-error.ts'
 import { createLog } from './log.ts'
@@ -8,18 +7,15 @@ import { createLog } from './log.ts'
 /** @param noted `<number>:<hash>` of an entry, as an earlier run has shown it @throws {OperatorError} */
 export async function verifyAuditLog(config: Config, noted: string | undefined): Promise<ChainReport> {
   const expected = noted === undefined ? null : headOf(noted)
+  if (noted !== undefined && expected === null) {
+    throw new OperatorError('--head must be <number>:<hash>, as `busbar audit verify` shows it.')
+  }
   const bus = await openBus(config, createLog('error'), 'audit', 'all')
   try {
-    return await verifyAudit(bus, expected)
+    return await verifyAudit(bus, { expected })
   } finally {
     await bus.close()
   }
-}
-
-function headOf(noted: string): AuditHead {
-  const [, number, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(noted) ?? []
-  if (number !== undefined && hash !== undefined) return { number: Number(number), hash }
-  throw new OperatorError('--head must be <number>:<hash>, as `busbar audit verify` shows it.')
 }
 
 /** What was found, in a line or two. */

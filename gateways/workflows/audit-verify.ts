@@ -12,23 +12,47 @@ export interface ChainReport {
   readonly messages: number
   /** The last entry that is whole. */
   readonly head: AuditHead
-  /** The first place that is not what it was; null when all is. */
-  readonly broken: { readonly sequence: number; readonly reason: string } | null
+  /** The first place that is not what it was, and the entry that was to be there; null when all is. */
+  readonly broken: { readonly sequence: number; readonly number: number; readonly reason: string } | null
+  /** Where to go on, when there is more than was asked for; null at the end. */
+  readonly next: ChainPlace | null
+}
+
+/** A message of the stream that was found whole, with the last entry in it. */
+export interface ChainPlace {
+  readonly sequence: number
+  readonly head: AuditHead
+}
+
+export interface ChainWalk {
+  /** An entry that was noted elsewhere: whoever can write a whole new chain, or cut off its end, cannot hide that. Default none. */
+  readonly expected?: AuditHead | null
+  /** Default the beginning. */
+  readonly after?: ChainPlace | null
+  /** Default all that are there. */
+  readonly maxMessages?: number
 }
 
 const pageSize = 256
 
 /**
- * Walks the chain of the audit log from its first message to its last.
+ * Walks the chain of the audit log from its first message, or from where an earlier walk has come to, to its last.
  *
- * @param expected an entry that was noted elsewhere: whoever can write a whole new chain, or cut off its end, cannot hide that
  * @throws {BusUnavailable}
  */
-export async function verifyAudit(bus: Bus, expected: AuditHead | null): Promise<ChainReport> {
+export async function verifyAudit(
+  bus: Bus,
+  { expected = null, after = null, maxMessages = Number.POSITIVE_INFINITY }: ChainWalk = {},
+): Promise<ChainReport> {
   const { state } = await asking(bus, () => bus.manager.streams.info(auditPlace.stream))
-  const walk = new Walk(expected)
-  for (let sequence = Math.max(1, state.first_seq); sequence <= state.last_seq && walk.broken === null; ) {
-    const page = await asking(bus, () => readPage(bus, auditPlace.stream, { seq: sequence, batch: pageSize }))
+  const walk = new Walk(expected, after)
+  let sequence = after === null ? Math.max(1, state.first_seq) : after.sequence + 1
+  // It may have been told to forget what was walked over.
+  if (after !== null && state.first_seq > sequence) walk.break(sequence, 'the message is gone')
+  const last = Math.min(state.last_seq, sequence + maxMessages - 1)
+  while (sequence <= last && walk.broken === null) {
+    const batch = Math.min(pageSize, last - sequence + 1)
+    const page = await asking(bus, () => readPage(bus, auditPlace.stream, { seq: sequence, batch }))
     for (const stored of page) {
       if (walk.broken !== null) break
       if (stored.seq !== sequence) walk.break(sequence, 'the message is gone')
@@ -41,8 +65,15 @@ export async function verifyAudit(bus: Bus, expected: AuditHead | null): Promise
     }
     if (page.length === 0) break
   }
-  walk.end(state.last_seq)
-  return walk.report()
+  const more = last < state.last_seq
+  if (!more) walk.end(state.last_seq)
+  return walk.report(more ? last : null)
+}
+
+/** `<number>:<hash>` of an entry; null for what is none. */
+export function headOf(noted: string): AuditHead | null {
+  const [, number, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(noted) ?? []
+  return number === undefined || hash === undefined ? null : { number: Number(number), hash }
 }
 
 type Read = Message<ReturnType<typeof auditEvents.restore>>
@@ -56,13 +87,15 @@ class Walk {
   #entries = 0
   #messages = 0
 
-  constructor(expected: AuditHead | null) {
+  constructor(expected: AuditHead | null, after: ChainPlace | null) {
     this.#expected = expected
-    this.#met = expected === null
+    this.#head = after?.head ?? null
+    // Else an earlier walk has come over it.
+    this.#met = expected === null || expected.number <= (after?.head.number ?? 0)
   }
 
-  break(sequence: number, reason: string): void {
-    this.broken ??= { sequence, reason }
+  break(sequence: number, reason: string, number = (this.#head?.number ?? 0) + 1): void {
+    this.broken ??= { sequence, number, reason }
   }
 
   take(sequence: number, message: Read | Error): void {
@@ -76,7 +109,7 @@ class Walk {
     const before = this.#head ?? beforeOf(entry)
     const mistake = chainMistake(before, entry)
     if (mistake !== null) {
-      this.break(sequence, `entry ${before.number + 1} ${mistake}`)
+      this.break(sequence, `entry ${before.number + 1} ${mistake}`, before.number + 1)
       return
     }
     this.#head = { number, hash }
@@ -84,16 +117,20 @@ class Walk {
     this.#entries++
     if (number !== this.#expected?.number) return
     this.#met = true
-    if (hash !== this.#expected.hash) this.break(sequence, `entry ${number} is not the one that was noted`)
+    if (hash !== this.#expected.hash) this.break(sequence, `entry ${number} is not the one that was noted`, number)
   }
 
   end(sequence: number): void {
-    if (!this.#met) this.break(sequence, `entry ${this.#expected!.number}, which was noted, is not there`)
+    if (this.#met) return
+    const { number } = this.#expected!
+    this.break(sequence, `entry ${number}, which was noted, is not there`, number)
   }
 
-  report(): ChainReport {
+  /** @param last the message at which it stopped before the end */
+  report(last: number | null): ChainReport {
     const head = this.#head ?? { number: 0, hash: noHash }
-    return { first: this.#first, entries: this.#entries, messages: this.#messages, head, broken: this.broken }
+    const next = last === null || this.broken !== null ? null : { sequence: last, head }
+    return { first: this.#first, entries: this.#entries, messages: this.#messages, head, broken: this.broken, next }
   }
 }
 

@@ -3,13 +3,19 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { lastMessage } from '../../bus/load.ts'
 import { type AuditFilter, type AuditRow, allAudit, listAudit } from '../../projections/workflows/audit-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import type { AuditHead } from '../../schemas/workflows/audit.ts'
 import { auditPlace } from './audit-trail.ts'
-import { invalid, pageOf, queryOf, replyList, timeField } from './request.ts'
+import { type ChainPlace, headOf, verifyAudit } from './audit-verify.ts'
+import { cursorOf, invalid, pageOf, placeOfCursor, queryOf, replyList, timeField, wholeNumber } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 const filters = ['username', 'action', 'resourceType', 'resourceId', 'status', 'ip', 'from', 'to'] as const
 const statuses = ['SUCCESS', 'FAILED', 'DENIED']
 const maxExports = 4
+/** Messages that one answer walks over; each holds up to a hundred entries. */
+const defaultVerified = 10_000
+const maxVerified = 100_000
+const maxVerifying = 2
 const columns = [
   'number',
   'timestamp',
@@ -35,6 +41,7 @@ export function auditRoutes(app: FastifyInstance, service: WorkflowService): voi
     await caughtUp(service)
     return replyList(request, reply, await listAudit(service.database, filter, page))
   })
+  verifyRoute(app, service)
   let exporting = 0
   const config = { role: 'admin', audit: 'audit.export' } as const
   app.get('/api/v1/audit/export', { config, exposeHeadRoute: false }, async (request, reply) => {
@@ -46,6 +53,57 @@ export function auditRoutes(app: FastifyInstance, service: WorkflowService): voi
     })
     return reply.send(Readable.from(written))
   })
+}
+
+/** Each answer walks over a part of the chain and says where the next one begins. */
+function verifyRoute(app: FastifyInstance, { bus }: WorkflowService): void {
+  let verifying = 0
+  app.get('/api/v1/audit/verify', { config: { role: 'admin' } }, async (request, reply) => {
+    const { head, limit, cursor } = queryOf(request, ['head', 'limit', 'cursor'])
+    const expected = head === undefined ? null : headOf(head)
+    if (head !== undefined && expected === null) throw invalid('head', 'must be <number>:<hash> of an entry')
+    const maxMessages =
+      limit === undefined ? defaultVerified : wholeNumber('limit', limit, { min: 1, max: maxVerified })
+    const after = cursor === undefined ? null : chainPlace(cursor)
+    if (verifying >= maxVerifying) throw new Rejected('http/too-many-requests', `${maxVerifying} are under way`)
+    verifying++
+    try {
+      const { first, entries, head, broken, next } = await verifyAudit(bus, { expected, after, maxMessages })
+      const cursor = next === null ? null : cursorOf(`${next.sequence}:${next.head.number}:${next.head.hash}`)
+      if (cursor !== null) {
+        const query = new URLSearchParams({
+          limit: String(maxMessages),
+          ...(expected && { head: headText(expected) }),
+          cursor,
+        })
+        reply.header('Link', `</api/v1/audit/verify?${query}>; rel="next"`)
+      }
+      const firstBroken = broken && { number: broken.number, sequence: broken.sequence, reason: broken.reason }
+      return {
+        valid: broken === null,
+        checked: entries,
+        first,
+        head: headText(head),
+        firstBroken,
+        complete: next === null,
+        cursor,
+      }
+    } finally {
+      verifying--
+    }
+  })
+}
+
+function headText({ number, hash }: AuditHead): string {
+  return `${number}:${hash}`
+}
+
+/** @throws {Rejected} `http/bad-request` */
+function chainPlace(cursor: string): ChainPlace {
+  const [, sequence, noted] = /^(\d{1,15}):(.*)$/.exec(placeOfCursor(cursor)) ?? []
+  const head = headOf(noted ?? '')
+  if (sequence === undefined || head === null) throw invalid('cursor', 'was not made by this route')
+  return { sequence: Number(sequence), head }
 }
 
 /** @throws {Rejected} `http/bad-request` */

@@ -1,5 +1,7 @@
 import {
   failures,
+  flag,
+  json,
   list,
   nullable,
   type Operations,
@@ -30,6 +32,23 @@ export const auditOperations: Operations = {
     parameters: [...filters, ...page],
     responses: { 200: list('Entries', ref('AuditEntry')) },
   },
+  'GET /api/v1/audit/verify': {
+    summary: 'Walks the chain of hashes; with a cursor it goes on where an answer ended',
+    parameters: [
+      query('head', '`<number>:<hash>` of an entry that must be there, noted elsewhere'),
+      query('limit', 'How many messages of the stream at most, each with up to a hundred entries', {
+        type: 'integer',
+        minimum: 1,
+        maximum: 100_000,
+        default: 10_000,
+      }),
+      query('cursor', 'Where the answer before ended'),
+    ],
+    responses: {
+      200: json('What was found', ref('AuditReport')),
+      ...failures({ 429: 'As many walks as may be are under way' }),
+    },
+  },
   'GET /api/v1/audit/export': {
     summary: 'All entries that a filter finds, newest first, to download',
     parameters: [...filters, query('format', 'Default `ndjson`', { type: 'string', enum: ['ndjson', 'csv'] })],
@@ -44,6 +63,24 @@ export const auditOperations: Operations = {
 }
 
 export const auditSchemas = {
+  AuditReport: object(
+    {
+      valid: { ...flag, description: 'Whether all that was checked is as it was written' },
+      checked: { ...whole, description: 'How many entries this answer has checked' },
+      first: { ...whole, description: 'Number of the first of them' },
+      head: { ...text, description: 'The last one that is whole, `<number>:<hash>`: to be noted elsewhere' },
+      firstBroken: nullable(
+        object({
+          number: { ...whole, description: 'Of the entry that was to be there' },
+          sequence: { ...whole, description: 'Of the message in EVT_AUDIT' },
+          reason: text,
+        }),
+      ),
+      complete: { ...flag, description: 'Whether the end of the chain was reached' },
+      cursor: nullable(text),
+    },
+    ['valid', 'checked', 'firstBroken', 'complete', 'cursor'],
+  ),
   AuditEntry: object(
     {
       id: text,

@@ -367,7 +367,7 @@ t.test('the audit log', async (t) => {
       return trails[index % trails.length]!.record(record)
     })
     await Promise.all(writes)
-    const report = await verifyAudit(bus, null)
+    const report = await verifyAudit(bus)
     t.match(report, { broken: null, first: 1, entries: before + 600, head: { number: before + 600 } })
     t.ok(report.messages < before + 100, `${report.messages} messages: they go together`)
     const ids = (await audit('?username=many&limit=1000')).map(({ id }: { id: string }) => id)
@@ -391,12 +391,12 @@ t.test('the audit log', async (t) => {
       await bus.jetstream.publish(auditPlace.subject, data, { headers })
     }
     t.ok((await put()).status < 300)
-    t.match(await verifyAudit(bus, null), { broken: null })
+    t.match(await verifyAudit(bus), { broken: null })
   })
 
   await t.test('shows where it was tampered with', async (t) => {
     const whole = await stored()
-    const { head, messages } = await verifyAudit(bus, null)
+    const { head, messages } = await verifyAudit(bus)
     /** The stream as somebody with all rights on the bus could leave it; gives the sequence before its first message. */
     const rewrite = async (
       change: (messages: StoredMsg[]) => readonly { readonly data: Uint8Array; readonly header: StoredMsg['header'] }[],
@@ -409,6 +409,30 @@ t.test('the audit log', async (t) => {
         await bus.jetstream.publish(auditPlace.subject, data, { headers: natsHeaders({ 'Busbar-Facts': facts }) })
       }
       return state.last_seq
+    }
+    /** All answers of the route, one after the other. */
+    const verified = async (limit: number, noted: string) => {
+      const answers = []
+      for (let path: string | undefined = `/api/v1/audit/verify?limit=${limit}&head=${noted}`; path !== undefined; ) {
+        const { status, json, headers } = await one.ask('GET', path, { token: admin })
+        t.equal(status, 200)
+        answers.push(json)
+        path = /^<(.*)>; rel="next"$/.exec(headers.get('link') ?? '')?.[1]
+      }
+      return answers
+    }
+    for (const [query, field] of [
+      ['limit=0', /limit/],
+      ['limit=100001', /limit/],
+      ['head=4', /head/],
+      ['cursor=x', /cursor/],
+      ['cursor=MTow', /cursor/],
+      ['more=1', /more/],
+    ] as const) {
+      t.match(await one.ask('GET', `/api/v1/audit/verify?${query}`, { token: admin }), {
+        status: 400,
+        json: { error: field },
+      })
     }
     const edited = (message: StoredMsg, edit: (text: string) => string) => {
       const data = Buffer.from(edit(Buffer.from(message.data).toString('utf8')))
@@ -447,7 +471,22 @@ t.test('the audit log', async (t) => {
     for (const [what, change, broken] of table) {
       const before = await rewrite(change)
       const place = broken?.sequence === undefined ? {} : { sequence: before + broken.sequence }
-      t.match(await verifyAudit(bus, head), { broken: broken && { ...broken, ...place } }, what)
+      const found = { ...broken, ...place }
+      t.match(await verifyAudit(bus, { expected: head }), { broken: broken && found }, what)
+      const over = await verified(5, `${head.number}:${head.hash}`)
+      t.match(
+        over.at(-1),
+        { valid: broken === null, firstBroken: broken && found, complete: true },
+        `${what}, over HTTP`,
+      )
+      if (broken !== null) continue
+      t.equal(over.length, Math.ceil(messages / 5), 'a page for each five messages')
+      t.equal(
+        over.reduce((sum, { checked }) => sum + checked, 0),
+        head.number,
+      )
+      t.match(over.at(-1), { head: `${head.number}:${head.hash}`, cursor: null })
+      t.match(over[0], { valid: true, complete: false, firstBroken: null, first: 1 })
     }
     const shortened = await rewrite((all) => all.toSpliced(at, 1))
     const args = [`--app.nats.url=${nats.url}`]
@@ -469,12 +508,12 @@ t.test('the audit log', async (t) => {
     const before = await rewrite((all) => all)
     await bus.manager.streams.purge(auditPlace.stream, { seq: before + 6 })
     t.match(
-      await verifyAudit(bus, head),
+      await verifyAudit(bus, { expected: head }),
       { broken: null, first: 6, entries: head.number - 5, head },
       'what was forgotten',
     )
     await publish(bus, { subject: 'evt.audit.log.other', body: '{}' })
-    t.match(await verifyAudit(bus, null), {
+    t.match(await verifyAudit(bus), {
       broken: { sequence: before + messages + 1, reason: /one of evt\.audit\.log\.other/ },
     })
   })
