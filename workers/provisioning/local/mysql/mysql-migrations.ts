@@ -49,17 +49,20 @@ export async function applyMysqlMigration(
     node,
     async (connection) => {
       // Of the session: the server frees it when this process dies.
-      const [lock] = await rowsOf<{ got: number | null }>(
-        connection,
-        "select get_lock(concat('platform_migrations.', database()), 0) as got",
-      )
+      const name = `platform_migrations.${node.database}`
+      const [lock] = await rowsOf<{ got: number | null }>(connection, 'select get_lock(?, 0) as got', [name])
       if (lock?.got !== 1) refuse('Another migration of this instance is running.', { status: 409 })
-      await connection.query(makeHistory)
-      const found = beginMigration(await readRecords(connection), migration)
-      if ('applied' in found) return found.applied
-      const { timeoutMs } = migration
-      const plan = { begun: found.begun, statements, timeoutMs }
-      return runLimited(node, connection, timeoutMs, () => run(connection, plan))
+      try {
+        await connection.query(makeHistory)
+        const found = beginMigration(await readRecords(connection), migration)
+        if ('applied' in found) return found.applied
+        const { timeoutMs } = migration
+        const plan = { begun: found.begun, statements, timeoutMs }
+        return await runLimited(node, connection, timeoutMs, () => run(connection, plan))
+      } finally {
+        // The server takes a moment to see that the session has ended: the next one would be refused.
+        await connection.query('select release_lock(?)', [name]).catch(() => undefined)
+      }
     },
     { user },
   )
