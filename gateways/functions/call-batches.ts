@@ -34,6 +34,8 @@ const maxBytes = 128 * 1024
 /** Who has more to carry does not gain by waiting. */
 const fewBytes = 16 * 1024
 const maxWaitMs = 1
+/** Some 100 us. */
+const mostPatience = 16
 
 /**
  * Sends calls, those that came in successive turns of the event loop in one message. A message has a subject to itself for as long as one of its
@@ -46,6 +48,8 @@ export class CallBatches {
   #subjects = 0
   #lastNumber = 0
   #filling: Filling | null = null
+  /** So many empty turns of the event loop are waited for another call: ever more while that brings one, ever fewer while it does not. */
+  #patience = 1
 
   constructor(bus: Bus, gateway: string) {
     this.#bus = bus
@@ -75,16 +79,20 @@ export class CallBatches {
     const batch = { number, subject, open: new Set<number>() }
     const filling = { batch, writer: new CallWriter(number), since: performance.now() }
     this.#filling = filling
-    setImmediate(() => this.#look(filling, 1))
+    setImmediate(() => this.#look(filling, 1, 0))
     return filling
   }
 
-  /** Sends the message when a turn of the event loop has brought no call more. */
-  #look(filling: Filling, count: number): void {
+  /** Sends the message when turns of the event loop have brought no call more. */
+  #look(filling: Filling, count: number, emptyTurns: number): void {
     if (this.#filling !== filling) return
     const { count: now, size } = filling.writer
-    if (now === count || size > fewBytes || performance.now() - filling.since > maxWaitMs) this.#flush()
-    else setImmediate(() => this.#look(filling, now))
+    const empty = now === count ? emptyTurns + 1 : 0
+    if (empty === 0 && emptyTurns > 0) this.#patience = Math.min(mostPatience, this.#patience * 2)
+    const enough = empty > this.#patience
+    if (enough) this.#patience = Math.max(1, Math.floor(this.#patience / 2))
+    if (enough || size > fewBytes || performance.now() - filling.since > maxWaitMs) this.#flush()
+    else setImmediate(() => this.#look(filling, now, empty))
   }
 
   #flush(): void {
