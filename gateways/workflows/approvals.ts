@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import {
+  type ApprovalFilter,
   type ApprovalRecord,
   type ApprovalStatus,
   approvalStatuses,
@@ -11,23 +12,20 @@ import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/
 import { decideAnswer } from '../../schemas/workflows/execution-decide.ts'
 import { mayAct, type Role } from '../../schemas/workflows/role.ts'
 import { decideExecution, loadExecution } from './execution-commands.ts'
-import { bodyOf, invalid, pageOf, queryOf, replyList, textField } from './request.ts'
+import { bodyOf, invalid, pageOf, queryOf, replyList, textField, timeField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }
 
 const maxCommentLength = 2_000
+const filters = ['status', 'executionId', 'namespace', 'flowId', 'from', 'to', 'q', 'limit', 'cursor'] as const
 
 /** Gates at which executions ask somebody. Their answers are decided on the execution itself: once, and not too late. */
 export function approvalRoutes(app: FastifyInstance, service: WorkflowService): void {
   app.get('/api/v1/approvals', { config: { role: 'viewer' } }, async (request, reply) => {
-    const { status, executionId, ...range } = queryOf(request, ['status', 'executionId', 'limit', 'cursor'])
-    const filter = {
-      now: new Date(service.now()),
-      ...(status !== undefined && { status: statusField(status) }),
-      ...(executionId !== undefined && { executionId }),
-    }
-    const page = await listApprovals(service.database, filter, pageOf(range))
+    const query = queryOf(request, filters)
+    const filter = { now: new Date(service.now()), ...filterOf(query) }
+    const page = await listApprovals(service.database, filter, pageOf(query))
     return replyList(request, reply, { ...page, rows: page.rows.map(shownRecord) })
   })
   app.get<ById>('/api/v1/approvals/:id', { config: { role: 'viewer' } }, async (request) => {
@@ -56,6 +54,19 @@ export function approvalRoutes(app: FastifyInstance, service: WorkflowService): 
       await service.readable('EVT_EXECUTIONS', sequence)
       return await shown(service, executionId, run, state)
     })
+  }
+}
+
+function filterOf(query: Readonly<Partial<Record<(typeof filters)[number], string>>>): ApprovalFilter {
+  const { status, from, to, q, executionId, namespace, flowId } = query
+  return {
+    ...(status !== undefined && { status: statusField(status) }),
+    ...(from !== undefined && { from: timeField('from', from) }),
+    ...(to !== undefined && { to: timeField('to', to) }),
+    ...(q !== undefined && { text: q.slice(0, 200) }),
+    ...(executionId !== undefined && { executionId }),
+    ...(namespace !== undefined && { namespace }),
+    ...(flowId !== undefined && { flowId }),
   }
 }
 

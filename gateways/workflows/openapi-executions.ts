@@ -111,7 +111,16 @@ export const executionOperations: Operations = {
   'POST /api/v1/executions/{id}/replay': again('Runs all of it, with other inputs', { inputs: anyObject, revision }),
   'GET /api/v1/approvals': {
     summary: 'Gates at which executions ask somebody, newest first',
-    parameters: [query('status', 'PENDING and so on'), query('executionId', 'Of this execution'), ...page],
+    parameters: [
+      query('status', 'PENDING and so on'),
+      query('executionId', 'Of this execution'),
+      query('namespace', 'Of executions in this namespace'),
+      query('flowId', 'Of executions of this flow'),
+      query('from', 'Asked at or after', time),
+      query('to', 'Asked before', time),
+      query('q', 'In the name of the task or what it asks'),
+      ...page,
+    ],
     responses: { 200: list('Approvals', ref('Approval')) },
   },
   'GET /api/v1/approvals/{id}': {

@@ -2,6 +2,7 @@ import {
   anyObject,
   failures,
   json,
+  list,
   type Operation,
   type Operations,
   object,
@@ -41,8 +42,13 @@ export const serviceOperations: Operations = {
   },
   'GET /api/v1/plugins': {
     summary: 'What flows can be made of',
-    parameters: [query('q', 'Words, anywhere in what it says of itself'), query('category', 'Of this category')],
-    responses: { 200: json('Manifests, by id', { type: 'array', items: ref('Plugin') }) },
+    parameters: [
+      query('q', 'Words, anywhere in what it says of itself'),
+      query('category', 'Of this category'),
+      query('limit', 'How many at most; default all', { type: 'integer', minimum: 1, maximum: 1_000 }),
+      query('cursor', 'Where the page before ended: from its `Link` header'),
+    ],
+    responses: { 200: list('Manifests, by id', ref('Plugin')) },
   },
   'GET /api/v1/plugins/categories': {
     summary: 'Categories, and how many plugins each has',

@@ -1,19 +1,25 @@
 import type { FastifyInstance } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
 import { type PluginManifest, pluginAliases, pluginCategories } from '../../schemas/workflows/plugin-manifest.ts'
-import { queryOf } from './request.ts'
+import { cursorOf, placeOfCursor, queryOf, replyList, wholeNumber } from './request.ts'
 import type { PluginView, WorkflowService } from './service.ts'
+
+const maxLimit = 1_000
 
 /** What flows can be made of. */
 export function pluginRoutes(app: FastifyInstance, { plugins }: WorkflowService): void {
   const config = { role: 'viewer' } as const
   app.get('/api/v1/plugins', { config }, async (request, reply) => {
-    const { q, category } = queryOf(request, ['q', 'category'])
+    const { q, category, limit, cursor } = queryOf(request, ['q', 'category', 'limit', 'cursor'])
     const found = plugins.all().filter((manifest) => {
       return (category === undefined || same(manifest.category, category)) && (q === undefined || speaksOf(manifest, q))
     })
-    reply.header('X-Total-Count', String(found.length))
-    return found
+    // All of them without a limit: there are some eighty.
+    const count = limit === undefined ? found.length : wholeNumber('limit', limit, { min: 1, max: maxLimit })
+    const start = cursor === undefined ? 0 : found.findIndex(({ id }) => id > placeOfCursor(cursor))
+    const rows = start < 0 ? [] : found.slice(start, start + count)
+    const more = start >= 0 && start + count < found.length
+    return replyList(request, reply, { rows, total: found.length, next: more ? cursorOf(rows.at(-1)!.id) : null })
   })
   app.get('/api/v1/plugins/categories', { config }, async () => categoriesOf(plugins))
   app.get<{ Params: { id: string } }>('/api/v1/plugins/:id', { config }, async ({ params: { id } }) => {

@@ -34,15 +34,33 @@ const gates = (now: string) => `
     ${iso('until')} as "expiresAt", ${iso('coalesce(scheduled_at, started_at)')} as "requestedAt"
   from ${schema}.task_runs`
 
+export interface ApprovalFilter {
+  readonly status?: ApprovalStatus
+  readonly executionId?: string
+  /** Of the execution. */
+  readonly namespace?: string
+  readonly flowId?: string
+  /** Asked at or after, and before. */
+  readonly from?: Date
+  readonly to?: Date
+  /** In the name of the task or what it asks, in any case. */
+  readonly text?: string
+}
+
 /** Newest first. @param cursor `next` of the page before */
 export async function listApprovals(
   database: pg.Pool,
-  { status, executionId, now }: { readonly status?: ApprovalStatus; readonly executionId?: string; readonly now: Date },
+  { now, executionId, status, namespace, flowId, from, to, text }: ApprovalFilter & { readonly now: Date },
   { limit, cursor }: { readonly limit: number; readonly cursor?: string },
 ): Promise<Page<ApprovalRecord>> {
-  const values = [now, executionId ?? null, status ?? null]
+  const values = [now, executionId, status, namespace, flowId, from, to, text].map((value) => value ?? null)
   const found = `
-    from (${gates('$1')} where asked is not null and ($2::text is null or execution_id = $2)) as gate
+    from (${gates('$1')} where asked is not null and ($2::text is null or execution_id = $2)
+      and (($4::text is null and $5::text is null) or execution_id in (select id from ${schema}.executions
+        where ($4::text is null or namespace = $4) and ($5::text is null or flow_id = $5)))
+      and ($6::timestamptz is null or coalesce(scheduled_at, started_at) >= $6)
+      and ($7::timestamptz is null or coalesce(scheduled_at, started_at) < $7)
+      and ($8::text is null or strpos(lower(concat_ws(' ', task_name, question->>'message')), lower($8)) > 0)) as gate
     where ($3::text is null or status = $3)`
   const [{ rows: totals }, { rows }] = await Promise.all([
     database.query(`select count(*)::integer as total ${found}`, values),

@@ -89,6 +89,17 @@ t.test('plugins in the engine', async (t) => {
     t.same(await ids('q=Server-Sent%20events'), ['http.request'])
     t.same(await ids('q=no%20such%20plugin'), [])
     t.equal((await ask('GET', '/plugins?colour=red')).status, 400)
+    const all = await ids('q=data')
+    const paged: string[] = []
+    for (let path: string | undefined = '/plugins?q=data&limit=4'; path !== undefined; ) {
+      const { json, headers } = await ask('GET', path)
+      t.equal(headers.get('x-total-count'), String(all.length))
+      paged.push(...json.map(({ id }: { id: string }) => id))
+      path = /<\/api\/v1([^>]+)>; rel="next"/.exec(headers.get('link') ?? '')?.[1]
+    }
+    t.ok(all.length > 4)
+    t.same(paged, all)
+    t.equal((await ask('GET', '/plugins?limit=0')).status, 400)
     const { json: counts } = await ask('GET', '/plugins/categories')
     t.match(counts.slice(0, 2), [
       { name: 'Core', count: 14 },

@@ -448,6 +448,22 @@ tasks:
   t.equal(page.headers.get('x-total-count'), '2')
   const next = /<\/api\/v1([^>]+)>; rel="next"/.exec(page.headers.get('link')!)![1]!
   t.match((await ask('GET', next)).json, [{ id: gate.id }])
+  const { flowId, namespace } = (await ask('GET', `/executions/${id}`)).json.execution
+  const { requestedAt } = page.json[0]
+  const later = new Date(Date.parse(requestedAt) + 1).toISOString()
+  for (const [filter, count] of [
+    [`namespace=${namespace}&flowId=${flowId}`, '2'],
+    [`flowId=${flowId}&q=LAST`, '1'],
+    [`flowId=${flowId}&q=100%25`, '0'],
+    [`flowId=${flowId}&from=${requestedAt}`, '1'],
+    [`flowId=${flowId}&to=${requestedAt}`, '1'],
+    [`flowId=${flowId}&from=${later}`, '0'],
+    ['flowId=another', '0'],
+    [`flowId=${flowId}&namespace=another`, '0'],
+  ] as const) {
+    t.equal((await ask('GET', `/approvals?${filter}`)).headers.get('x-total-count'), count, filter)
+  }
+  t.match(await ask('GET', '/approvals?from=soon'), { status: 400, json: { details: { field: 'from' } } })
   t.match(await ask('GET', '/approvals?status=DONE'), { status: 400, json: { details: { field: 'status' } } })
   await ask('POST', `/approvals/${last.id}/approve`)
   await inStatus(id, 'SUCCESS')
