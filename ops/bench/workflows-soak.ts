@@ -149,7 +149,7 @@ async function submit(gateway: Started, flows: Readonly<Record<string, string>>)
     })
     open.add(one)
     void one.finally(() => open.delete(one))
-    await delay(begun + ((n + 1) * 1000) / perSecond - performance.now())
+    await delay(Math.max(0, begun + ((n + 1) * 1000) / perSecond - performance.now()))
   }
   await Promise.all(open)
   return accepted
