@@ -4,6 +4,7 @@ import type { AuditRecord } from '../../schemas/workflows/audit.ts'
 import { webhookKeyId } from '../../schemas/workflows/trigger-key.ts'
 import type { AuditTrail } from './audit-trail.ts'
 import type { Accounts } from './auth-accounts.ts'
+import type { Principal } from './auth-principal.ts'
 
 /** What a route knows better than its request shows. */
 export interface AuditNote {
@@ -62,7 +63,10 @@ export function recordCommands(
     const { audit: action, role } = request.routeOptions.config
     if (action === undefined) return payload
     const { statusCode } = reply
-    const isStranger = request.principal.session === undefined && (accounts.enabled || role === 'public')
+    // What is refused before it is known who asks has nobody's name: a bad token, a foreign page.
+    const principal: Principal | null = request.principal
+    if (principal === null) return payload
+    const isStranger = principal.session === undefined && (accounts.enabled || role === 'public')
     if (isStranger && request.auditNote === null && statusCode >= 400) return payload
     const written = recorded.get(request)
     // What is said when that fails comes here again.

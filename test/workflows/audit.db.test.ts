@@ -38,6 +38,7 @@ t.test('the audit log', async (t) => {
     return (await readMessage(bus, auditEvents, last!)).facts.at(-1)!.data
   }
   const created: Record<string, string> = {}
+  const closed = await stage.gateway({ corsOrigins: [] })
 
   await t.test('has every command before it is answered', async (t) => {
     const flow = { name: 'idle', namespace: 'audited', yamlContent: idle }
@@ -193,6 +194,13 @@ t.test('the audit log', async (t) => {
     await one.ask('POST', '/api/v1/webhook/no-such-webhook-is-there', { body: {} })
     await one.ask('POST', '/auth/refresh', { body: { refreshToken: 'x' } })
     await one.ask('POST', '/nothing', { body: {} })
+    const code = (code: string) => ({ error: String, code, details: Object, requestId: String })
+    const bad = { status: 401, json: { error: String, code: 'http/unauthorized', hint: String, requestId: String } }
+    t.match(await one.ask('POST', '/auth/register', { body: {}, token: 'no-token' }), bad)
+    t.match(await one.ask('POST', '/api/v1/flows', { body: {}, token: `${viewer}x` }), bad)
+    const page = { headers: { Origin: 'https://elsewhere.example' }, body: {} }
+    t.match(await closed.ask('POST', '/api/v1/flows', page), { status: 403, json: code('http/forbidden') })
+    t.match(await one.ask('POST', '/api/v1/flows/%00/execute'), { status: 400, json: { code: 'http/bad-request' } })
     await one.ask('GET', '/api/v1/flows', { token: viewer })
     await one.ask('POST', '/api/v1/flows/validate', { body: {}, token: viewer })
     t.equal((await newest()).number, number)
