@@ -70,16 +70,11 @@ export function spread(values: readonly number[]): string {
   return `p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}, most ${at(1)} of ${sorted.length}`
 }
 
-/** Nine of ten are not later. */
-export function nearlyAll(values: readonly number[]): number {
-  return [...values].sort((left, right) => left - right)[Math.ceil(values.length * 0.9) - 1]!
-}
-
 /**
  * How much slower this machine is at the moment than it is with nothing else to do: a promise about a time is one about what we do in it,
  * and not about processes that are not given a turn.
  * @param startMs how long it took processes to be ready
- * @param idleStartMs and how long it takes them on two cores with nothing else to do
+ * @param idleStartMs how long it takes them on two cores on which nothing else runs but the same test
  */
 export function slowness(startMs: readonly number[], idleStartMs: number): number {
   const sorted = [...startMs].sort((left, right) => left - right)

@@ -8,7 +8,7 @@ import { listDead } from '../../bus/dead.ts'
 import { environment } from '../../schemas/config/environment.ts'
 import { startBusbar } from '../support/command.ts'
 import { testNats, testPostgres } from '../support/servers.ts'
-import { dueTimes, type Firing, lateMs, nearlyAll, Presence, slowness, spread, storyOf } from './lateness.ts'
+import { dueTimes, type Firing, lateMs, Presence, slowness, spread, storyOf } from './lateness.ts'
 import { child, ledgerPlugin, limit, type Shape, startedShapes, ticking } from './platform-flows.ts'
 import { Load, Wounds } from './platform-load.ts'
 import { differencesOfReadModels, drained, historyOf, placesOf, type Told, untilThere } from './platform-oracle.ts'
@@ -194,7 +194,7 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
   await t.test('waits, retries and ticks come within a second, once bus and worker are there', async (t) => {
     const slow = slowness(
       Object.values(platform.roles).flatMap((roles) => roles.flatMap(({ startsMs }) => startsMs)),
-      2_000,
+      3_000,
     )
     t.comment(`on a machine ${slow.toFixed(1)} times as slow as it could be`)
     const cameOut = await dueTimes(bus)
@@ -214,7 +214,7 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
       const latest = [...firings].sort((a, b) => lateMs(up, b) - lateMs(up, a))
       for (const each of latest.slice(0, 5)) t.comment(storyOf(up, each, outOf(each)))
       t.ok(firings.length >= 10)
-      t.ok(nearlyAll(late) <= 1_000 * slow, what)
+      t.ok(Math.max(...late) <= 1_000 * slow, what)
     }
   })
 })

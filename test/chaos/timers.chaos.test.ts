@@ -3,7 +3,7 @@ import t from 'tap'
 import type { Bus } from '../../bus/connect.ts'
 import { isEnded } from '../../schemas/workflows/execution.ts'
 import { flow as flowPlan, sequence, task } from '../workflows/plans.ts'
-import { type Firing, lateMs, nearlyAll, slowness, spread, storyOf } from './lateness.ts'
+import { type Firing, lateMs, slowness, spread, storyOf } from './lateness.ts'
 import { ended, historyOf, parked, place, save, start, stateOf, until, type Worker } from './worker-place.ts'
 
 t.setTimeout(180_000)
@@ -35,7 +35,7 @@ const wounds: readonly {
       // It asks for messages, and is given its share.
       await delay(set.dueAt - Date.now() - 50)
       freeze(first!)
-      await untilDue(bus, set, executions / 6)
+      await untilHeld(bus, set)
       await kill(first!)
     },
   },
@@ -98,12 +98,12 @@ for (const { name, wound, needs } of wounds) {
     const late = firings.map((each) => lateMs(up, each))
     const slow = slowness(
       workers.map(({ startMs }) => startMs),
-      1_000,
+      1_200,
     )
     t.comment(`${spread(late)} ms late, on a machine ${slow.toFixed(1)} times as slow as it could be`)
     const latest = [...firings].sort((a, b) => lateMs(up, b) - lateMs(up, a))
     for (const each of latest.slice(0, 3)) t.comment(storyOf(up, each))
-    t.ok(nearlyAll(late) <= 1_000 * slow, 'within a second')
+    t.ok(Math.max(...late) <= 1_000 * slow, 'within a second')
   })
 }
 
@@ -112,6 +112,16 @@ async function untilDue(bus: Bus, { ids }: Timers, count: number): Promise<void>
   await until(async () => {
     const { num_ack_pending, num_pending } = await bus.manager.consumers.info('TIMERS', timers)
     return num_ack_pending + num_pending >= count || isEnded((await stateOf(bus, ids.at(-1)!)).stage)
+  })
+}
+
+/** Who is there is soon through with a timer: these are in the hands of the one who is not. As above, it may be all over before. */
+async function untilHeld(bus: Bus, { ids }: Timers): Promise<void> {
+  let held = 0
+  await until(async () => {
+    const { num_ack_pending } = await bus.manager.consumers.info('TIMERS', timers)
+    held = num_ack_pending > 0 ? held + 1 : 0
+    return held > 5 || isEnded((await stateOf(bus, ids.at(-1)!)).stage)
   })
 }
 
