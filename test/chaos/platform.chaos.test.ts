@@ -166,7 +166,7 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
         .map(({ told }) => told.state.created!.trigger)
         .filter((each) => each.name === name)
       const dates = fired.map(({ date }) => Date.parse(String(date))).sort((left, right) => left - right)
-      t.ok(dates.length > 5)
+      t.ok(dates.length > 2)
       t.same(
         dates,
         dates.map((_, index) => dates[0]! + index * everyMs),
