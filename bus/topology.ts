@@ -58,6 +58,8 @@ export const maxOutcomeBytes = 6 * 1024 ** 2 + 128 * 1024
 const maxDeliveryBytes = 2 * maxMessageBytes
 /** The largest value a key-value bucket takes. */
 export const maxValueBytes = 64 * 1024
+/** The newest samples of what is measured, so many of each, are kept. */
+export const keptSamples = 100
 
 /** Every stream of the platform. The one place where streams are declared. */
 export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[] {
@@ -65,7 +67,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
   const log = (name: string, subjects: string[], maxAgeMs: number, maxBytes = -1) =>
     stream(options, { name, subjects, max_age: nanos(maxAgeMs), max_bytes: maxBytes, discard: DiscardPolicy.Old })
   // What is told beside the facts: a power cut may take the last moment of it.
-  const told = (name: string, subjects: string[], maxBytes = -1): StreamSpec => ({
+  const told = (name: string, subjects: string[], maxBytes: number): StreamSpec => ({
     ...log(name, subjects, 7 * day, maxBytes),
     ...((options.replicas ?? 1) === 1 && { persist_mode: 'async' }),
   })
@@ -134,7 +136,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     }),
     log(changeStream, ['cdc.>'], changeAgeMs, changeBytes),
     told('LOGS', ['log.>'], 4 * 1024 ** 3),
-    told('METRICS', ['metric.>']),
+    { ...told('METRICS', ['metric.>'], 256 * 1024 ** 2), max_msgs_per_subject: keptSamples },
     stream(options, {
       name: 'TIMERS',
       subjects: ['timer.>', 'due.>'],

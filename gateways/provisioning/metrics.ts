@@ -1,14 +1,18 @@
 import type { Subscription } from '@nats-io/nats-core'
 import type { FastifyInstance } from 'fastify'
+import { readPage } from '../../bus/load.ts'
+import { asking } from '../../bus/publish.ts'
 import { metricSubject } from '../../bus/subject.ts'
+import { keptSamples } from '../../bus/topology.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import type { Instance } from '../../schemas/provisioning/instance.ts'
+import { measuredHeader, metricStream } from '../../schemas/provisioning/metric-point.ts'
 import { eventText, openEventStream } from '../http/sse.ts'
 import { linesOf } from './changes.ts'
-import { askOf, existing, operate, replyInstance } from './operations.ts'
+import { answerable, askOf, existing, operate, replyInstance } from './operations.ts'
 import { type ByProject, bodyOf, queryOf, waitOf, writtenNumber } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
-const maxPoints = 100
 const retryMs = 5_000
 const beatMs = 15_000
 const maxStreams = 1_000
@@ -24,8 +28,8 @@ export function metricsRoutes(app: FastifyInstance, service: ProvisioningService
   })
   app.get<ByProject>('/api/provision/:projectId/metrics/history', async (request) => {
     const { projectId } = request.params
-    const limit = limitOf(queryOf(request, ['limit']), { standard: 50, max: maxPoints })
-    const metrics = await askOf<readonly object[]>(service, projectId, 'metrics-history', { limit })
+    const limit = limitOf(queryOf(request, ['limit']), { standard: 50, max: keptSamples })
+    const metrics = await lately(service, answerable(service, projectId), limit)
     return { projectId, metrics, totalPoints: metrics.length }
   })
   streamRoute(app, service)
@@ -76,6 +80,18 @@ async function current(service: ProvisioningService, projectId: string): Promise
   throw new Rejected('provisioning/invalid-state', `${projectId} has no metrics yet`, {
     hint: 'Wait until its status is ACTIVE.',
   })
+}
+
+/** The newest points of an instance, the newest last, whoever measured them. @throws {BusUnavailable} */
+async function lately(
+  { bus }: ProvisioningService,
+  { projectName, uid }: Instance,
+  limit: number,
+): Promise<readonly unknown[]> {
+  const query = { seq: 1, next_by_subj: metricSubject('instance', projectName), batch: keptSamples }
+  const points = await asking(bus, () => readPage(bus, metricStream, query))
+  const own = points.filter(({ header }) => header.get(measuredHeader) === uid)
+  return own.slice(-limit).map((point) => point.json())
 }
 
 function streamRoute(app: FastifyInstance, service: ProvisioningService): void {

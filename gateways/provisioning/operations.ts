@@ -25,7 +25,14 @@ export function existing({ instances }: ProvisioningService, projectId: string):
   return requireInstance(instances.get(projectId), projectId)
 }
 
-/** Asks the worker that looks after an instance. @throws {Rejected} also `provisioning/not-found`, `provisioning/invalid-state` */
+/** An instance that is ready, was once, or may become so. @throws {Rejected} `provisioning/not-found`, `provisioning/invalid-state` */
+export function answerable(service: ProvisioningService, projectId: string): Instance {
+  const found = existing(service, projectId)
+  if (found.created || isUnderWay(found.operation)) return found
+  throw new Rejected('provisioning/invalid-state', `${projectId} was never ready: delete it and provision it again`)
+}
+
+/** Asks the worker that looks after an instance. @throws {Rejected} also as `answerable` does */
 export async function askOf<T>(
   service: ProvisioningService,
   projectId: string,
@@ -33,10 +40,7 @@ export async function askOf<T>(
   params: object = {},
   timeoutMs?: number,
 ): Promise<T> {
-  const { place, created, operation } = existing(service, projectId)
-  if (!created && !isUnderWay(operation)) {
-    throw new Rejected('provisioning/invalid-state', `${projectId} was never ready: delete it and provision it again`)
-  }
+  const { place } = answerable(service, projectId)
   return await service.ask<T>(question, { projectId, place }, params, timeoutMs)
 }
 

@@ -89,6 +89,5 @@ async function answerOf(
   if (question === 'check-operation') return void driver.plan(params.type as OperationType, found)
   // Ready a moment ago: what watches it has not begun.
   if (question === 'metrics') return (await watch?.current()) ?? (found.created ? await driver.measure(found) : null)
-  if (question === 'metrics-history') return watch?.history(Number(params.limit)) ?? []
   return await driver.ask(question, found, params)
 }

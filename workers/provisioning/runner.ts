@@ -9,6 +9,7 @@ import { facts, type InstanceFact, type OperationFailure } from '../../schemas/p
 import { decideRelease, namespace } from '../../schemas/provisioning/namespace.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import type { Driver, Plan, Step } from './driver.ts'
+import { forgetPoints } from './watching.ts'
 
 export type RunnerObservation = {
   readonly projectId: string
@@ -186,7 +187,7 @@ async function end(
   options.onObservation({ type: 'operation-ended', ...tell, operation: operation.type, state })
 }
 
-/** The name of what is gone is free again in the same moment. */
+/** The name of what is gone is free again in the same moment; what was measured of it has gone before. */
 async function record(
   { bus }: RunnerOptions,
   found: Instance,
@@ -195,6 +196,7 @@ async function record(
   // A deleted instance has no operation that could succeed.
   const gone = own.some(({ type }) => type === 'provisioning.instance.deleted')
   const kept = gone ? own.filter(({ type }) => type !== 'provisioning.instance.operation-succeeded') : own
+  if (gone) await forgetPoints(bus, found.projectName)
   return await decideTogether(
     bus,
     {

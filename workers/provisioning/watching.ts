@@ -1,9 +1,12 @@
 import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
+import { asking, natsHeaders } from '../../bus/publish.ts'
 import { eventSubject, metricSubject } from '../../bus/subject.ts'
+import { keptSamples } from '../../bus/topology.ts'
 import { alerts, decideAlerts } from '../../schemas/provisioning/alerts.ts'
 import type { Instance } from '../../schemas/provisioning/instance.ts'
+import { measuredHeader, metricStream } from '../../schemas/provisioning/metric-point.ts'
 import type { Driver } from './driver.ts'
 import { type AlertState, evaluateAlerts } from './local/metrics/alerts.ts'
 import type { Metrics } from './local/metrics/metrics.ts'
@@ -15,8 +18,6 @@ export type WatchObservation =
 
 export interface Watch extends AsyncDisposable {
   current(): Promise<Metrics | undefined>
-  /** The newest last. */
-  history(limit: number): readonly Metrics[]
 }
 
 function alertsPlace(projectName: string) {
@@ -30,7 +31,7 @@ export function watchInstance(
   onObservation: (observation: WatchObservation) => void,
 ): Watch {
   const { projectName, uid, createdAt } = state()
-  const subject = metricSubject('instance', projectName)
+  const tell = teller(bus, { projectName, uid })
   let known: AlertState | null = null
   let judging = Promise.resolve()
   const onError = (error: unknown) => onObservation({ type: 'instance-not-measured', projectId: projectName, error })
@@ -48,18 +49,36 @@ export function watchInstance(
     known = next
   }
   sampler.listen((metrics) => {
-    if (bus.connected) bus.connection.publish(subject, JSON.stringify(metrics))
+    tell(metrics)
     judging = judging.then(() => judge(metrics)).catch(onError)
   })
   return {
     current: () => sampler.current(),
-    history: (limit) => sampler.history(limit),
     async [Symbol.asyncDispose]() {
       await sampler[Symbol.asyncDispose]()
       await judging
       driver.forget(uid)
     },
   }
+}
+
+/** Publishes points: those who listen hear them, and the stream keeps them. While the bus is away they wait, the newest of them. */
+function teller(bus: Bus, { projectName, uid }: Pick<Instance, 'projectName' | 'uid'>): (metrics: Metrics) => void {
+  const subject = metricSubject('instance', projectName)
+  const headers = natsHeaders({ [measuredHeader]: uid })
+  const waiting: string[] = []
+  return (metrics) => {
+    waiting.push(JSON.stringify(metrics))
+    if (waiting.length > keptSamples) waiting.shift()
+    if (!bus.connected) return
+    for (const point of waiting.splice(0)) bus.connection.publish(subject, point, { headers })
+  }
+}
+
+/** Of an instance that is no more no points are left. @throws {BusUnavailable} */
+export async function forgetPoints(bus: Bus, projectName: string): Promise<void> {
+  const filter = metricSubject('instance', projectName)
+  await asking(bus, () => bus.manager.streams.purge(metricStream, { filter }))
 }
 
 /** What an earlier worker has told is not told again; what was told of an earlier instance of the name is over. */

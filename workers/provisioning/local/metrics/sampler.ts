@@ -1,7 +1,5 @@
 import type { Metrics } from './metrics.ts'
 
-/** Points kept of an instance. */
-export const historyLimit = 100
 /** Between two looks. */
 const sampleEveryMs = 5000
 
@@ -16,12 +14,12 @@ export interface SamplerOptions {
 
 /**
  * Looks at one instance again and again, for however many listeners: one look at a time, the next one begins only after the
- * last has ended. Keeps the last {@link historyLimit} points.
+ * last has ended. Knows the newest point alone.
  */
 export class InstanceSampler implements AsyncDisposable {
   readonly #options: SamplerOptions
-  readonly #history: Metrics[] = []
   readonly #listeners = new Set<(metrics: Metrics) => void>()
+  #newest: Metrics | undefined
   #timer: NodeJS.Timeout | undefined
   #looking: Promise<Metrics | undefined> | undefined
   #open = true
@@ -33,12 +31,7 @@ export class InstanceSampler implements AsyncDisposable {
 
   /** The newest point; looks at once when there is none yet. */
   async current(): Promise<Metrics | undefined> {
-    return this.#history.at(-1) ?? (await this.#look())
-  }
-
-  /** The newest points, newest last. */
-  history(limit = 50): readonly Metrics[] {
-    return this.#history.slice(-Math.min(Math.max(Math.trunc(limit), 1), historyLimit))
+    return this.#newest ?? (await this.#look())
   }
 
   /** Calls with each new point until the answered function is called. */
@@ -77,8 +70,7 @@ export class InstanceSampler implements AsyncDisposable {
   async #once(): Promise<Metrics | undefined> {
     try {
       const metrics = await this.#options.look()
-      this.#history.push(metrics)
-      if (this.#history.length > historyLimit) this.#history.shift()
+      this.#newest = metrics
       for (const listener of this.#listeners) listener(metrics)
       return metrics
     } catch (error) {
