@@ -9,6 +9,7 @@ import { type Bus, connectBus } from '../../bus/connect.ts'
 import { carrying, decide } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
 import { dueSubjects, eventSubject } from '../../bus/subject.ts'
+import { timerDelivery } from '../../bus/timers.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { evolveAll, execution, initialExecution, isEnded } from '../../schemas/workflows/execution.ts'
 import { createdExecution } from '../../schemas/workflows/execution-create.ts'
@@ -159,11 +160,11 @@ t.test('no task hangs on a timer, so one in the hands of a worker that died is s
   t.teardown(() => engine.stop())
   for (let tries = 0; tries < 500; tries++) {
     const { config } = await bus.manager.consumers.info('TIMERS', consumer)
-    if (config.ack_wait === nanos(700)) break
+    if (config.ack_wait === nanos(timerDelivery.ackWaitMs)) break
     await sleep(10)
   }
   const { config } = await bus.manager.consumers.info('TIMERS', consumer)
-  t.equal(config.ack_wait, nanos(700))
+  t.equal(config.ack_wait, nanos(timerDelivery.ackWaitMs))
 })
 
 function placeOf(executionId: string) {
