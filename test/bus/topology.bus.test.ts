@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { type Bus, connectBus } from '../../bus/connect.ts'
 import * as subject from '../../bus/subject.ts'
-import { differences, reconcileStreams, requireServer, streamSpecs } from '../../bus/topology.ts'
+import { differences, keptSamples, reconcileStreams, requireServer, streamSpecs } from '../../bus/topology.ts'
 import { testNats } from '../support/servers.ts'
 
 async function connected(t: Tap): Promise<Bus> {
@@ -50,6 +50,28 @@ t.test('a setting that may change is changed, and what lies on the stream stays'
   const { config, state } = await bus.manager.streams.info('cdc-stream')
   t.equal(config.max_age, 3_600_000 * 1_000_000)
   t.equal(state.messages, 1)
+})
+
+t.test('samples of an older version are brought within the bounds', async (t) => {
+  const bus = await connected(t)
+  const samples = subject.metricSubject('instance', 'shop')
+  const spec = streamSpecs().find(({ name }) => name === 'METRICS')!
+  const { max_bytes, max_msgs_per_subject, ...unbounded } = spec
+  await bus.manager.streams.add(unbounded)
+  for (let n = 0; n < keptSamples + 20; n++) bus.connection.publish(samples, String(n))
+  await bus.connection.flush()
+  const outcomes = await reconcileStreams(bus, [spec])
+  t.match(outcomes, [{ outcome: 'updated', changed: ['max_bytes', 'max_msgs_per_subject'] }])
+  bus.connection.publish(samples, 'the next')
+  await bus.connection.flush()
+  for (;;) {
+    const last = await bus.manager.direct.getMessage('METRICS', { last_by_subj: samples })
+    if (last?.string() === 'the next') break
+  }
+  const { config, state } = await bus.manager.streams.info('METRICS')
+  t.match(config, { max_bytes, max_msgs_per_subject, discard: 'old', persist_mode: 'async' })
+  t.ok(max_bytes! > 0)
+  t.equal(state.messages, keptSamples)
 })
 
 t.test('a setting that must not change is refused with the difference', async (t) => {

@@ -13,9 +13,10 @@ import { freePort } from '../../ops/local/child.ts'
 import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
 import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
 import { type LocalDriverOptions, openLocalDriver } from '../../workers/provisioning/local/open-local.ts'
+import type { MysqlInstallation } from '../../workers/provisioning/local/place.ts'
 import { shutDownSupervisor } from '../../workers/provisioning/supervisor/client.ts'
 import { type ProvisioningObservation, startProvisioningWorker } from '../../workers/provisioning/worker.ts'
-import { testNats } from '../support/servers.ts'
+import { type TestServer, testNats } from '../support/servers.ts'
 import { mariadbHere } from './care-mysql-node.ts'
 
 export interface Answer {
@@ -41,6 +42,7 @@ function client(url: string): Call {
 
 export interface ProvisioningPlatform {
   readonly bus: Bus
+  readonly nats: TestServer
   readonly natsUrl: string
   readonly natsFolder: string
   readonly url: string
@@ -95,10 +97,7 @@ export async function platform(
       ports,
       ...(hungMs !== undefined && { hungMs }),
       postgres: postgres ?? (async () => findAllPostgres('/usr/bin:/bin', account)),
-      mysql: async () => {
-        const binaries = mariadbHere()
-        return binaries === undefined ? null : { version: '10.11.0', binaries }
-      },
+      mysql: mysqlHere,
     }
     const running = await startProvisioningWorker({
       bus: await connected('worker'),
@@ -139,6 +138,7 @@ export async function platform(
   const { url: natsUrl, dataDir: natsFolder } = nats
   return {
     bus,
+    nats,
     natsUrl,
     natsFolder,
     url,
@@ -150,6 +150,12 @@ export async function platform(
     observations,
     startWorker,
   }
+}
+
+/** MariaDB as a driver is given it. */
+export async function mysqlHere(): Promise<MysqlInstallation | null> {
+  const binaries = mariadbHere()
+  return binaries === undefined ? null : { version: '10.11.0', binaries }
 }
 
 /** Whether there is a small disk in that place now: root alone can make one. */
