@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connectBus } from '../../bus/connect.ts'
 import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
@@ -6,18 +6,25 @@ import { unprivilegedAccount } from '../../ops/local/unprivileged.ts'
 import { openLocalDriver } from '../../workers/provisioning/local/open-local.ts'
 import { processesIn } from '../../workers/provisioning/supervisor/processes.ts'
 import { startProvisioningWorker } from '../../workers/provisioning/worker.ts'
+import { mysqlHere } from '../provisioning/platform.ts'
 
 /**
  * A worker that has a victim killed once for each step it has recorded, some at once, some in the middle of the next one: itself, the
- * supervisor, or the server that is the primary.
+ * supervisor, or the server that is the primary. What it did is noted in the folder `struck`, for its successors and the test.
  */
 interface Plan {
   readonly natsUrl: string
   readonly home: string
   readonly secretKeys: readonly string[]
   readonly ports: { readonly from: number; readonly to: number }
-  readonly victim: 'worker' | 'supervisor' | 'server' | 'none'
+  /** `each`: from step to step another one. */
+  readonly victim: Victim | 'each' | 'none'
+  /** Up to three times this passes between a step and its strike. */
+  readonly delayMs: number
 }
+
+const victims = ['worker', 'supervisor', 'server'] as const
+type Victim = (typeof victims)[number]
 
 const plan = JSON.parse(process.argv[2] ?? '{}') as Plan
 const account = unprivilegedAccount(join(plan.home, 'instances'))
@@ -27,14 +34,39 @@ interface Target {
   readonly primary: string | null
 }
 
-function strike(target: Target | undefined): void {
-  if (plan.victim === 'worker') process.kill(process.pid, 'SIGKILL')
-  if (plan.victim === 'supervisor')
-    killIt(Number(readFileSync(join(plan.home, 'supervisor.pid'), 'utf8').split(' ')[0]))
-  if (plan.victim === 'server' && target !== undefined) {
-    const { uid, primary } = target
-    for (const pid of processesIn(join(plan.home, 'instances', uid, 'members', primary ?? 'm1', 'data'))) killIt(pid)
-  }
+/** Once for a step of a project's operation, however often it is done. */
+function strike(name: string, target: Target | undefined): void {
+  const victim = victimOf(name)
+  if (victim === 'none') return
+  const note = join(plan.home, 'struck', `${name} ${victim}`)
+  if (existsSync(note)) return
+  const hit = pidsOf(victim, target)
+  if (hit.length === 0) return
+  mkdirSync(join(plan.home, 'struck'), { recursive: true })
+  writeFileSync(note, '')
+  for (const pid of hit) killIt(pid)
+}
+
+/** The same for each step in every run. */
+function victimOf(name: string): Victim | 'none' {
+  const number = [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), 0)
+  return plan.victim === 'each' ? victims[number % victims.length]! : plan.victim
+}
+
+function pidsOf(victim: Victim, target: Target | undefined): readonly number[] {
+  if (victim === 'worker') return [process.pid]
+  if (victim === 'supervisor') return [Number(readFileSync(join(plan.home, 'supervisor.pid'), 'utf8').split(' ')[0])]
+  if (target === undefined) return []
+  const members = join(plan.home, 'instances', target.uid, 'members')
+  const running = processesIn(join(members, target.primary ?? 'm1', 'data'))
+  return running.length > 0 ? running : unfinished(members).flatMap(processesIn)
+}
+
+/** Of servers that do not run yet for users: data that is being made. */
+function unfinished(members: string): readonly string[] {
+  return readdirSync(members)
+    .flatMap((member) => readdirSync(join(members, member)).map((name) => join(members, member, name)))
+    .filter((path) => /\/data\.(new|restoring)$/.test(path))
 }
 
 function killIt(pid: number): void {
@@ -47,7 +79,7 @@ function killIt(pid: number): void {
 
 /** The same for each step in every run, and different from step to step. */
 function delayOf(step: string): number {
-  return (step.length % 4) * 80
+  return (step.length % 4) * plan.delayMs
 }
 
 const targets = new Map<string, Target>()
@@ -55,7 +87,12 @@ const bus = await connectBus({ url: plan.natsUrl, name: 'worker process' })
 await startProvisioningWorker({
   bus,
   driver: async (view) => {
-    const options = { ...plan, account, postgres: async () => findAllPostgres('/usr/bin:/bin', account) }
+    const options = {
+      ...plan,
+      account,
+      postgres: async () => findAllPostgres('/usr/bin:/bin', account),
+      mysql: mysqlHere,
+    }
     setInterval(() => {
       for (const { projectName, uid, primary } of view.instances()) targets.set(projectName, { uid, primary })
     }, 10).unref()
@@ -68,7 +105,7 @@ await startProvisioningWorker({
     const target = targets.get(observation.projectId)
     setTimeout(() => {
       try {
-        strike(target)
+        strike(`${observation.projectId} ${observation.operation} ${observation.step}`, target)
       } catch {
         // There is nobody to strike yet.
       }

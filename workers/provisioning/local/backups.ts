@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Plan, Step } from '../driver.ts'
 import { type ArchivingState, makeArchive, readArchiveStatus } from './backup/archive.ts'
-import { type BackupRecord, listBackups, newBackupId } from './backup/backup-record.ts'
+import { type BackupRecord, cleanPartialBackups, listBackups, newBackupId } from './backup/backup-record.ts'
 import { makeBaseBackup } from './backup/base-backup.ts'
 import { restorableWindow } from './backup/restore-target.ts'
 import { applyRetention, expiresAt } from './backup/retention.ts'
@@ -21,6 +21,7 @@ export function firstBackup(place: LocalPlace): Step {
       const opened = await openPostgres(place, instance)
       const { backups: backupsFolder } = opened.folders
       if (listBackups(backupsFolder).length > 0) return undefined
+      await cleanPartialBackups(backupsFolder)
       const { projectName: projectId } = instance
       await makeBaseBackup(opened.primary(), { projectId, type: 'SCHEDULED', backupsFolder, signal })
       return undefined
@@ -48,6 +49,7 @@ export function backupPlan(place: LocalPlace): Plan {
       const type = operation.request.type === 'SCHEDULED' ? 'SCHEDULED' : 'MANUAL'
       const { projectName: projectId } = instance
       const done = listBackups(backupsFolder).find((backup) => backup.id === id)
+      if (done === undefined) await cleanPartialBackups(backupsFolder)
       // An archive that was lost begins anew behind a new backup.
       makeArchive(opened.primary())
       const made = done ?? (await makeBaseBackup(opened.primary(), { projectId, type, backupsFolder, id, signal }))

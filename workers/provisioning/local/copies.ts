@@ -38,7 +38,11 @@ function copyData(place: LocalPlace): Step {
     async run(work) {
       const opened = await openPostgres(place, work.instance)
       const into = opened.primary()
-      if (existsSync(into.dataFolder)) return undefined
+      if (existsSync(into.dataFolder)) {
+        // Of a predecessor that was killed once the data was there.
+        await rm(seedFolder(opened), { recursive: true, force: true })
+        return undefined
+      }
       makeMemberFolder(into)
       // Of a predecessor that was killed in the middle.
       await opened.control.fence({ ...into, dataFolder: `${into.dataFolder}.restoring` })
@@ -61,10 +65,14 @@ function requireSource(place: LocalPlace, { source }: Instance): Instance {
   throw new Rejected('provisioning/invalid-state', 'The instance that was to be copied is gone')
 }
 
+function seedFolder({ folders }: PostgresInstance): string {
+  return join(folders.root, 'seed')
+}
+
 /** From a base backup made for it, which is not kept. */
 async function clone(place: LocalPlace, source: Instance, opened: PostgresInstance, { instance, signal }: StepWork) {
   const from = (await openPostgres(place, source)).primary()
-  const seed = join(opened.folders.root, 'seed')
+  const seed = seedFolder(opened)
   const id = `${instance.projectName}-seed`
   if (!existsSync(join(seed, id))) {
     await makeBaseBackup(from, { projectId: source.projectName, type: 'MANUAL', backupsFolder: seed, id, signal })

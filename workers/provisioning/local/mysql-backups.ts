@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Plan, Step } from '../driver.ts'
-import { listBackups, newBackupId } from './backup/backup-record.ts'
+import { cleanPartialBackups, listBackups, newBackupId } from './backup/backup-record.ts'
 import { applyMysqlRetention, type MysqlBackupRecord, makeMysqlBackup } from './mysql/mysql-backup.ts'
 import type { MakeStep } from './mysql-step.ts'
 
@@ -10,6 +10,7 @@ export function firstMysqlBackup(step: MakeStep): Step {
   return step('BACKUP_CONFIGURATION', async (opened, { instance, signal }) => {
     const { backups: backupsFolder } = opened.folders
     if (!instance.backup.enabled || listBackups(backupsFolder).length > 0) return undefined
+    await cleanPartialBackups(backupsFolder)
     const request = { projectId: instance.projectName, type: 'SCHEDULED', backupsFolder, signal } as const
     await makeMysqlBackup(opened.primary(), request)
     return undefined
@@ -35,6 +36,7 @@ function copyBackup(step: MakeStep): Step {
     const type = operation.request.type === 'SCHEDULED' ? 'SCHEDULED' : 'MANUAL'
     const { projectName: projectId, backup } = instance
     const done = listBackups<MysqlBackupRecord>(backupsFolder).find((each) => each.id === id)
+    if (done === undefined) await cleanPartialBackups(backupsFolder)
     const made = done ?? (await makeMysqlBackup(opened.primary(), { projectId, type, backupsFolder, id, signal }))
     await applyMysqlRetention(opened.primary(), backupsFolder, { retentionDays: backup.retention, now: Date.now() })
     return { data: { result: { ...shownMysqlBackup(made) } } }

@@ -6,7 +6,7 @@ import { chooseBackup, parseTargetTime, type RestoreTarget, type WindowSource } 
 import { newestBinlogAt } from './mysql/binlog.ts'
 import type { MysqlBackupRecord } from './mysql/mysql-backup.ts'
 import { restoreMysql } from './mysql/mysql-restore.ts'
-import { cloneMysql } from './mysql/replica.ts'
+import { cloneMysql, removeCopy } from './mysql/replica.ts'
 import { type MysqlInstance, openMysqlInstance } from './mysql-instance.ts'
 import type { LocalPlace } from './place.ts'
 
@@ -17,7 +17,10 @@ export async function copyMysqlData(
   { instance, operation, signal }: StepWork,
 ): Promise<StepOutcome | undefined> {
   const into = opened.primary()
-  if (existsSync(into.dataFolder)) return undefined
+  if (existsSync(into.dataFolder)) {
+    await removeCopy(into)
+    return undefined
+  }
   const source = place.instances().find(({ uid }) => uid === instance.source?.uid)
   if (source === undefined)
     throw new Rejected('provisioning/invalid-state', 'The instance that was to be copied is gone')

@@ -5,6 +5,7 @@ import { tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Plan, Step } from '../driver.ts'
 import { newPassword } from './credentials/scram.ts'
 import { makeInstanceFolder, removeInstanceFolder } from './folders.ts'
+import { endMysqlNode } from './mysql/closed-server.ts'
 import { createMysql, makeMysqlFolders } from './mysql/create.ts'
 import { openMysql } from './mysql/mysql-session.ts'
 import { firstMysqlBackup } from './mysql-backups.ts'
@@ -53,7 +54,7 @@ export function mysqlPlans(place: LocalPlace): Partial<Record<OperationType, Pla
       if (instance.credentials !== null) {
         const opened = await openMysqlInstance(place, instance)
         if (existsSync(opened.folders.root)) {
-          for (const member of instance.members) await opened.control.stop(opened.nodeOf(member), { mode: 'immediate' })
+          for (const member of instance.members) await endMysqlNode(opened.control, opened.nodeOf(member))
         }
         removeInstanceFolder(opened.folders, instance.uid)
       }

@@ -5,6 +5,7 @@ import { facts } from '../../../schemas/provisioning/instance-facts.ts'
 import { type TierName, tiers } from '../../../schemas/provisioning/tiers.ts'
 import type { Plan, Step, StepWork } from '../driver.ts'
 import { writeDurably } from './durable-files.ts'
+import { endMysqlNode } from './mysql/closed-server.ts'
 import { makeMysqlFolders } from './mysql/create.ts'
 import { withMysql } from './mysql/mysql-session.ts'
 import { dropReplicationUsers } from './mysql/passwords.ts'
@@ -60,7 +61,7 @@ export function mysqlScalePlan(place: LocalPlace, step: MakeStep): Plan {
       const { members, primary } = work.instance
       for (const member of opened.replicas.filter((each) => names.includes(each.name))) {
         const { serverId } = opened.nodeOf(member)
-        await opened.control.stop(opened.nodeOf(member), { mode: 'immediate' })
+        await endMysqlNode(opened.control, opened.nodeOf(member))
         await withMysql(opened.primary(), (connection) => dropReplicationUsers(connection, serverId), {
           database: null,
         })

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { CareFailure } from '../care-failure.ts'
 import type { MysqlNode } from './mysql-node.ts'
 import { withMysql } from './mysql-session.ts'
-import { startTool, toolReason } from './mysql-tools.ts'
+import { startTool, toolFailure } from './mysql-tools.ts'
 
 /** The binary logs of a folder, in order. */
 export function binlogFiles(folder: string): readonly string[] {
@@ -77,7 +77,7 @@ export async function replayBinlog(into: MysqlNode, request: ReplayRequest): Pro
   signal?.throwIfAborted()
   const complaint = written ?? read
   if (complaint !== undefined) {
-    throw new CareFailure('failed', `The binary log could not be replayed: ${toolReason(complaint)}.`)
+    throw toolFailure('The binary log could not be replayed', complaint)
   }
 }
 

@@ -1,4 +1,5 @@
-import { chmodSync, chownSync, mkdtempSync, rmSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { chownSync, mkdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { MysqlControl, MysqlNode, MysqlStartOptions } from './mysql-node.ts'
@@ -15,9 +16,10 @@ export async function inClosedServer<T>(
   { settings, ...options }: MysqlStartOptions,
   work: (node: MysqlNode) => Promise<T>,
 ): Promise<T> {
-  // Short: the path of a socket may have 107 bytes.
-  const folder = mkdtempSync(join(tmpdir(), 'bb-'))
-  chmodSync(folder, 0o700)
+  const folder = socketFolderOf(node)
+  // Of a predecessor that was killed.
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { mode: 0o700 })
   if (node.runAs !== undefined) chownSync(folder, node.runAs.uid, node.runAs.gid)
   const closed: MysqlNode = { ...node, socketFolder: folder }
   try {
@@ -28,4 +30,22 @@ export async function inClosedServer<T>(
     await control.stop(closed)
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Short, for the path of a socket may have 107 bytes; the same for whoever comes after us. */
+function socketFolderOf({ dataFolder }: MysqlNode): string {
+  return join(tmpdir(), `bb-${createHash('sha256').update(dataFolder).digest('hex').slice(0, 16)}`)
+}
+
+/** The node whose data is being made, beside the place where it will be: whoever makes it was perhaps killed there. */
+export function unfinishedNode(node: MysqlNode): MysqlNode {
+  return { ...node, dataFolder: `${node.dataFolder}.new` }
+}
+
+/** Ends the server of a node that is to be removed, and one that was left in the making. */
+export async function endMysqlNode(control: Pick<MysqlControl, 'stop'>, node: MysqlNode): Promise<void> {
+  const unfinished = unfinishedNode(node)
+  await control.stop(node, { mode: 'immediate' })
+  await control.stop(unfinished, { mode: 'immediate' })
+  rmSync(socketFolderOf(unfinished), { recursive: true, force: true })
 }

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { tied } from '../../supervisor/tied.ts'
 import { CareFailure } from '../care-failure.ts'
 import { syncFolder } from '../durable-files.ts'
-import { inClosedServer } from './closed-server.ts'
+import { inClosedServer, unfinishedNode } from './closed-server.ts'
 import type { MysqlControl, MysqlNode } from './mysql-node.ts'
 import { withMysql } from './mysql-session.ts'
 import { nativeVerifier } from './passwords.ts'
@@ -36,7 +36,7 @@ export function makeMysqlFolders(node: MysqlNode): void {
 export async function createMysql(control: MysqlControl, node: MysqlNode, owner: MysqlUser): Promise<void> {
   if (existsSync(node.dataFolder)) return
   makeMysqlFolders(node)
-  const working: MysqlNode = { ...node, dataFolder: `${node.dataFolder}.new` }
+  const working = unfinishedNode(node)
   await control.stop(working, { mode: 'immediate' })
   rmSync(working.dataFolder, { recursive: true, force: true })
   await installData(working)

@@ -7,7 +7,7 @@ import { CareFailure, refuse } from '../care-failure.ts'
 import { copyTree, giveTree, requireRoom, syncFolder, syncTree } from '../durable-files.ts'
 import { ServerStartFailed } from '../postgres-node.ts'
 import { flushBinlog, replayBinlog } from './binlog.ts'
-import { inClosedServer } from './closed-server.ts'
+import { inClosedServer, unfinishedNode } from './closed-server.ts'
 import { makeMysqlFolders } from './create.ts'
 import { checkMysqlBackup, type MysqlBackupRecord } from './mysql-backup.ts'
 import type { MysqlControl, MysqlNode } from './mysql-node.ts'
@@ -53,7 +53,7 @@ export async function restoreMysql(request: MysqlRestoreRequest): Promise<MysqlR
   if (problem !== null) throw new CareFailure('failed', `The backup is damaged: ${problem}.`)
   if (request.liveSource !== undefined && target.kind !== 'backup') await flushBinlog(request.liveSource)
   makeMysqlFolders(into)
-  const working: MysqlNode = { ...into, dataFolder: `${into.dataFolder}.restoring` }
+  const working = unfinishedNode(into)
   try {
     await control.stop(working, { mode: 'immediate' })
     await copyBackup(request, working)

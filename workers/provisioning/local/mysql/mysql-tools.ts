@@ -49,11 +49,19 @@ export function startTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun): 
   return { process: child, done }
 }
 
-/** Runs a client program to its end. @throws {CareFailure} `failed` with its reason, told after `what`. */
+/** Runs a client program to its end. @throws {CareFailure} as {@link toolFailure} says */
 export async function runMysqlTool(node: MysqlNode, tool: MysqlTool, run: MysqlToolRun, what: string): Promise<void> {
   const complaint = await startTool(node, tool, run).done
   run.signal?.throwIfAborted()
-  if (complaint !== undefined) throw new CareFailure('failed', `${what}: ${toolReason(complaint)}.`)
+  if (complaint !== undefined) throw toolFailure(what, complaint)
+}
+
+/** The clients' own words, and their numbers, for a server that is not there or has gone. Source: MariaDB, error codes 2002 to 2013. */
+const serverGone = /can't connect|lost connection|gone away|\b20(02|03|06|13)\b/i
+
+/** `unavailable` when the server ended under the program: it will be there again. Else `failed`. */
+export function toolFailure(what: string, complaint: string): CareFailure {
+  return new CareFailure(serverGone.test(complaint) ? 'unavailable' : 'failed', `${what}: ${toolReason(complaint)}.`)
 }
 
 /** The tool's own words for the failure, without times, program names and paths. */

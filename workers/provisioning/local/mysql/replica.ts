@@ -38,9 +38,14 @@ export async function makeMysqlReplica(request: CopyRequest): Promise<void> {
   const { source, into, control } = request
   const same = source.superuser.user === into.superuser.user && source.superuser.password === into.superuser.password
   if (!same) refuse('A replica has the superuser of its source.')
-  if (!existsSync(into.dataFolder)) await copyServer(request, true)
+  if (existsSync(into.dataFolder)) await removeCopy(into)
+  else await copyServer(request, true)
   await control.start(into, { settings: { read_only: 'ON' } })
-  if ((await readReplicaStatus(into)) === undefined) await follow(source, into)
+  const known = await readReplicaStatus(into)
+  if (known === undefined) await follow(source, into)
+  // Whoever told it whom to follow was killed before it began.
+  else if (known.state === 'STOPPED')
+    await withMysql(into, (connection) => connection.query('start slave'), { database: null })
   const running = async () => (await readReplicaStatus(into))?.state === 'STREAMING'
   await waitUntil(running, {
     timeoutMs: 30_000,
@@ -65,13 +70,23 @@ async function follow(source: MysqlNode, into: MysqlNode): Promise<void> {
   )
 }
 
+/** The copy that a node is made from; of no use once its data is there. */
+function copyFolder({ dataFolder }: MysqlNode): string {
+  return join(dirname(dataFolder), '.copy')
+}
+
+/** Of a predecessor that was killed once the data was there. */
+export async function removeCopy(node: MysqlNode): Promise<void> {
+  await rm(copyFolder(node), { recursive: true, force: true })
+}
+
 async function copyServer(
   { source, into, control, passwords, signal }: CopyRequest,
   asReplica: boolean,
 ): Promise<void> {
-  const backupsFolder = join(dirname(into.dataFolder), '.copy')
+  const backupsFolder = copyFolder(into)
   // Of a predecessor that was killed.
-  await rm(backupsFolder, { recursive: true, force: true })
+  await removeCopy(into)
   await mkdir(backupsFolder, { mode: 0o700 })
   const stop = signal === undefined ? {} : { signal }
   try {
@@ -88,7 +103,7 @@ async function copyServer(
       ...stop,
     })
   } finally {
-    await rm(backupsFolder, { recursive: true, force: true })
+    await removeCopy(into)
   }
 }
 
