@@ -10,7 +10,7 @@ import { mysqlHere } from '../provisioning/platform.ts'
 
 /**
  * A worker that has a victim killed once for each step it has recorded, some at once, some in the middle of the next one: itself, the
- * supervisor, or the server that is the primary. What it did is noted in the folder `struck`, for its successors and the test.
+ * supervisor, the server that is the primary, or the others. What it did is noted in the folder `struck`, for its successors and the test.
  */
 interface Plan {
   readonly natsUrl: string
@@ -24,7 +24,7 @@ interface Plan {
 }
 
 const victims = ['worker', 'supervisor', 'server'] as const
-type Victim = (typeof victims)[number]
+type Victim = (typeof victims)[number] | 'replica'
 
 const plan = JSON.parse(process.argv[2] ?? '{}') as Plan
 const account = unprivilegedAccount(join(plan.home, 'instances'))
@@ -58,15 +58,16 @@ function pidsOf(victim: Victim, target: Target | undefined): readonly number[] {
   if (victim === 'supervisor') return [Number(readFileSync(join(plan.home, 'supervisor.pid'), 'utf8').split(' ')[0])]
   if (target === undefined) return []
   const members = join(plan.home, 'instances', target.uid, 'members')
-  const running = processesIn(join(members, target.primary ?? 'm1', 'data'))
-  return running.length > 0 ? running : unfinished(members).flatMap(processesIn)
-}
-
-/** Of servers that do not run yet for users: data that is being made. */
-function unfinished(members: string): readonly string[] {
+  const primary = target.primary ?? 'm1'
+  const of = (member: string) => {
+    const data = join(members, member, 'data')
+    // The one that is being made, where there is none yet.
+    return [data, `${data}.new`, `${data}.restoring`].flatMap(processesIn)
+  }
+  if (victim === 'server') return of(primary)
   return readdirSync(members)
-    .flatMap((member) => readdirSync(join(members, member)).map((name) => join(members, member, name)))
-    .filter((path) => /\/data\.(new|restoring)$/.test(path))
+    .filter((member) => member !== primary)
+    .flatMap(of)
 }
 
 function killIt(pid: number): void {

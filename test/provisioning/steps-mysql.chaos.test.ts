@@ -90,8 +90,12 @@ const turns: readonly Turn[] = [
     begin: ['POST', '/api/provision/shop/backup/trigger'],
     ends: /SUCCEEDED|FAILED/,
     check: async ({ call }, ended) => {
-      const { backups } = (await call('GET', '/api/provision/shop/backup/list')).body
-      return [backups.length, ended === 'SUCCEEDED' ? 2 : 1]
+      const { length } = await eventually(async () => {
+        const { body } = await call('GET', '/api/provision/shop/backup/list')
+        if (!Array.isArray(body.backups)) throw new Error(JSON.stringify(body))
+        return body.backups
+      })
+      return [length, ended === 'SUCCEEDED' ? 2 : 1]
     },
   },
   {
@@ -127,12 +131,12 @@ const table: StepsTable = {
   query,
   wanted: { projectName: 'shop', orgId: 'acme', databaseType: 'MYSQL', tier: 'FREE', backup: { enabled: true } },
   turns,
-  strikes: 10,
+  strikes: { worker: 10, supervisor: 15, server: 10, replica: 1, each: 15 },
 }
 
 const sample: readonly Round[] = [{ victim: 'each' }]
-const whole: readonly Round[] = [80, 400].flatMap((delayMs) =>
-  (['worker', 'supervisor', 'server'] as const).map((victim) => ({ victim, delayMs })),
+const whole: readonly Round[] = [0, 80, 400].flatMap((delayMs) =>
+  (['worker', 'supervisor', 'server', 'replica'] as const).map((victim) => ({ victim, delayMs })),
 )
 
 t.test(

@@ -59,7 +59,7 @@ const table: StepsTable = {
     backup: { enabled: true },
   },
   turns,
-  strikes: 10,
+  strikes: { worker: 10, supervisor: 15, server: 10, replica: 0, each: 15 },
 }
 
 t.test('each step of each operation outlives the end of the worker, the supervisor and the server', async (t) => {

@@ -31,7 +31,7 @@ export function makeMysqlFolders(node: MysqlNode): void {
  * Makes a node's data: beside its place, with the platform's superuser, the instance's database and its owner, then renamed.
  * The node is stopped at the end. A repetition after a kill begins anew; when the data is there, nothing is done.
  *
- * @throws {CareFailure} `failed` when the installation does not make it; {ServerStartFailed}.
+ * @throws {CareFailure} `failed` when the installation does not make it, `unavailable` when somebody ended it; {ServerStartFailed}.
  */
 export async function createMysql(control: MysqlControl, node: MysqlNode, owner: MysqlUser): Promise<void> {
   if (existsSync(node.dataFolder)) return
@@ -61,11 +61,20 @@ async function installData(node: MysqlNode): Promise<void> {
         '--skip-test-db',
         '--skip-name-resolve',
       ]),
-      { cwd: dirname(node.dataFolder), env: { LC_ALL: 'C', TZ: 'UTC', ...binaries.environment }, ...node.runAs },
+      // Whoever finds the folder after a kill finds the script's children there too, which outlive it.
+      { cwd: node.dataFolder, env: { LC_ALL: 'C', TZ: 'UTC', ...binaries.environment }, ...node.runAs },
     )
   } catch (error) {
-    throw new CareFailure('failed', 'MariaDB could not make its data folder.', { cause: error })
+    throw new CareFailure(wasKilled(error) ? 'unavailable' : 'failed', 'MariaDB could not make its data folder.', {
+      cause: error,
+    })
   }
+}
+
+/** The script, or by its shell's word the server that it runs. */
+function wasKilled(error: unknown): boolean {
+  const { signal, stderr = '' } = error as { readonly signal?: string | null; readonly stderr?: string }
+  return signal != null || /^(Killed|Terminated)$/m.test(stderr)
 }
 
 async function setUp(closed: MysqlNode, owner: MysqlUser): Promise<void> {
