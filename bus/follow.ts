@@ -128,10 +128,11 @@ class Following<State, F extends Fact> implements Follower {
   async #openAgain(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       await pause(retryMs, this.#stop.signal)
+      if (this.#stop.signal.aborted) return
       try {
         await this.#open()
-        // Closed meanwhile: nobody else would.
-        if (this.#stop.signal.aborted) await this.#messages?.close()
+        // Closed meanwhile: nobody else would. Not awaited: the client tells of it once somebody has read on.
+        if (this.#stop.signal.aborted) void this.#messages?.close()
         return
       } catch (error) {
         this.#options.onObservation?.({ type: 'follow-trouble', subject: this.#options.subject, error })

@@ -59,6 +59,18 @@ t.test('followed aggregates', async (t) => {
   for (let sent = false; !sent; await sleep(20)) sent = await add('d', 7, 'back').then(Boolean, () => false)
   t.equal(await follower.passed('back', 10_000), true, 'a server that comes back is followed on')
   t.same(told.at(-1), ['d', 7])
+
+  const others = await Promise.all(
+    Array.from({ length: 20 }, () => follow(bus, { stream, subject: 'evt.functions.sum', aggregate: sum, onState: () => {} })), // biome-ignore format: one line
+  )
+  const back = new Promise<void>((resolve) => bus.onReconnect(resolve))
+  await server.kill()
+  await server.restart()
+  await back
+  // Each at another moment of its being opened again.
+  const closing = others.map((other, index) => sleep(240 + index * 2).then(() => other.close()))
+  const ended = await Promise.race([Promise.all(closing).then(() => true), sleep(5_000).then(() => false)])
+  t.equal(ended, true, 'one that is closed meanwhile is closed')
 })
 
 t.test('many counters are read at once', async (t) => {
