@@ -119,7 +119,13 @@ const turns: readonly Turn[] = [
     check: async (scene, ended) => {
       if (ended !== 'SUCCEEDED') return [await membersOf(scene, 'past'), []]
       const past = await urlOf(scene, 'past')
-      return [await eventually(() => scene.rows(past)), scene.before]
+      const found = await eventually(() => scene.rows(past))
+      // The last one was committed before the time, and later ones were not.
+      const last = scene.before.at(-1)!
+      return [
+        { lacking: scene.before.filter((id) => !found.includes(id)), later: found.filter((id) => id > last) },
+        { lacking: [], later: [] },
+      ]
     },
   },
   { type: 'DELETE', project: 'past', begin: ['DELETE', '/api/provision/past'], ends: /GONE/ },

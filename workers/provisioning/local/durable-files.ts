@@ -8,6 +8,7 @@ import type { NodeAccount } from './postgres-node.ts'
 
 /** Puts a whole file in place: readers see the old content or the new, also after a power cut. Mode 0600, of `owner`. */
 export async function writeDurably(path: string, content: string | Buffer, owner?: NodeAccount): Promise<void> {
+  await dropUnfinished(path)
   const unfinished = join(dirname(path), `.${basename(path)}.${process.pid}.tmp`)
   const file = await open(unfinished, 'w', 0o600)
   try {
@@ -19,6 +20,25 @@ export async function writeDurably(path: string, content: string | Buffer, owner
   }
   await rename(unfinished, path)
   await syncFolder(dirname(path))
+}
+
+/** What killed predecessors were writing in that place. */
+async function dropUnfinished(path: string): Promise<void> {
+  const before = `.${basename(path)}.`
+  for (const name of await readdir(dirname(path))) {
+    if (!name.startsWith(before) || !name.endsWith('.tmp')) continue
+    const pid = Number(name.slice(before.length, -'.tmp'.length))
+    if (Number.isInteger(pid) && !isAlive(pid)) await rm(join(dirname(path), name), { force: true })
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
 }
 
 /** Makes the names in a folder, or the content of a file, survive a power cut. */

@@ -6,6 +6,7 @@ import type { Instance } from '../../../schemas/provisioning/instance.ts'
 import type { Member } from '../../../schemas/provisioning/instance-facts.ts'
 import type { KeepPolicy } from '../supervisor/protocol.ts'
 import { type InstanceFolders, instanceFolders } from './folders.ts'
+import { makeMysqlFolders } from './mysql/create.ts'
 import { type MysqlControl, type MysqlNode, type MysqlStartOptions, mysqlArguments } from './mysql/mysql-node.ts'
 import { rowsOf, withMysql } from './mysql/mysql-session.ts'
 import { keepServer, requireStarting } from './node-control.ts'
@@ -95,6 +96,8 @@ function mysqlControl(place: LocalPlace, uid: string, folders: InstanceFolders):
   const control: MysqlMemberControl = {
     pid,
     async start(node, options = {}) {
+      // Those of an earlier version had no folder for temporary tables.
+      makeMysqlFolders(node)
       const logStart = existsSync(node.logFile) ? statSync(node.logFile).size : 0
       const spec = {
         ...placeOf(node),

@@ -7,7 +7,7 @@ import { tied } from '../../supervisor/tied.ts'
 import { CareFailure } from '../care-failure.ts'
 import { syncFolder } from '../durable-files.ts'
 import { inClosedServer, unfinishedNode } from './closed-server.ts'
-import type { MysqlControl, MysqlNode } from './mysql-node.ts'
+import { type MysqlControl, type MysqlNode, temporaryFolder } from './mysql-node.ts'
 import { withMysql } from './mysql-session.ts'
 import { nativeVerifier } from './passwords.ts'
 
@@ -18,7 +18,7 @@ export interface MysqlUser {
 
 /** Makes the folders and the parameters file of a node, 0700 and 0600 of the server's account. Idempotent. */
 export function makeMysqlFolders(node: MysqlNode): void {
-  for (const folder of [dirname(node.dataFolder), node.binlogFolder]) {
+  for (const folder of [dirname(node.dataFolder), node.binlogFolder, temporaryFolder(node)]) {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     if (node.runAs !== undefined) chownSync(folder, node.runAs.uid, node.runAs.gid)
   }
@@ -62,7 +62,11 @@ async function installData(node: MysqlNode): Promise<void> {
         '--skip-name-resolve',
       ]),
       // Whoever finds the folder after a kill finds the script's children there too, which outlive it.
-      { cwd: node.dataFolder, env: { LC_ALL: 'C', TZ: 'UTC', ...binaries.environment }, ...node.runAs },
+      {
+        cwd: node.dataFolder,
+        env: { LC_ALL: 'C', TZ: 'UTC', TMPDIR: temporaryFolder(node), ...binaries.environment },
+        ...node.runAs,
+      },
     )
   } catch (error) {
     throw new CareFailure(wasKilled(error) ? 'unavailable' : 'failed', 'MariaDB could not make its data folder.', {

@@ -1,4 +1,4 @@
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { NodeAccount, StopOptions } from '../postgres-node.ts'
 
 /** The programs of a MariaDB installation. */
@@ -77,12 +77,19 @@ const platformSettings: Readonly<Record<string, string>> = {
   local_infile: 'OFF',
 }
 
+/** Of the node's own servers, one after the other: the finished data's, and that of data that is being made. */
+export function temporaryFolder({ dataFolder }: Pick<MysqlNode, 'dataFolder'>): string {
+  return join(dirname(dataFolder), 'tmp')
+}
+
 /** The command line of a node's server. The user's parameters are read first, the platform's settings win. */
 export function mysqlArguments(node: MysqlNode, { settings = {} }: MysqlStartOptions = {}): readonly string[] {
   const { binaries, binlogFolder } = node
   const all: Readonly<Record<string, string | null>> = {
     ...platformSettings,
     server_id: String(node.serverId),
+    // Not the machine's: a server that starts removes all temporary tables it finds, other servers' too.
+    tmpdir: temporaryFolder(node),
     log_bin: join(binlogFolder, 'binlog'),
     log_bin_index: join(binlogFolder, 'binlog.index'),
     ...settings,
