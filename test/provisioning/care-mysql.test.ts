@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toolReason } from '../../workers/provisioning/local/mysql/mysql-tools.ts'
+import { toolFailure, toolReason } from '../../workers/provisioning/local/mysql/mysql-tools.ts'
 import { nativeVerifier } from '../../workers/provisioning/local/mysql/passwords.ts'
 import { splitMysqlSql, withoutMysqlComments } from '../../workers/provisioning/local/mysql/split-mysql-sql.ts'
 
@@ -29,4 +29,8 @@ t.test('verifiers, and the reasons of tools', async (t) => {
     '1146: "Table x" when using a file',
   )
   t.equal(toolReason(''), '')
+  const gone = "[00] 2026-11-21 18:08:11 Failed to connect to MariaDB server: Can't connect to server (111)."
+  t.match(toolFailure('No backup', gone), { kind: 'unavailable', message: /^No backup: Failed to connect/ })
+  t.match(toolFailure('No dump', 'mariadb-dump: Error 2013: Lost connection to server'), { kind: 'unavailable' })
+  t.match(toolFailure('No dump', 'mariadb-dump: Got error: 1146: "Table 2013x"'), { kind: 'failed' })
 })

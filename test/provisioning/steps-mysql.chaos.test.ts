@@ -1,5 +1,5 @@
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { appendFileSync, existsSync, readdirSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createConnection } from 'mysql2/promise'
 import t from 'tap'
@@ -83,6 +83,14 @@ function scaling(tier: string, { from, to }: { readonly from: number; readonly t
   }
 }
 
+function damageBackups({ home }: Scene): void {
+  const instances = join(home, 'instances')
+  const manifests = readdirSync(instances, { recursive: true, encoding: 'utf8' }).filter(
+    (path) => basename(path) === 'manifest.sha256',
+  )
+  for (const path of manifests) appendFileSync(join(instances, path), 'more')
+}
+
 const turns: readonly Turn[] = [
   {
     type: 'BACKUP',
@@ -131,6 +139,25 @@ const turns: readonly Turn[] = [
   { type: 'DELETE', project: 'past', begin: ['DELETE', '/api/provision/past'], ends: /GONE/ },
   scaling('STANDARD', { from: 1, to: 2 }),
   scaling('FREE', { from: 2, to: 1 }),
+  {
+    type: 'RESTORE',
+    project: 'none',
+    begin: async (scene) => {
+      damageBackups(scene)
+      return ['POST', '/api/provision/shop/backup/restore', { newProjectId: 'none' }]
+    },
+    // There is only the way back.
+    ends: /FAILED/,
+    check: async (scene) => {
+      const { state } = await load(scene.bus, instance, instancePlace('none'))
+      const { uid, members } = state as Instance
+      return [
+        { members, folder: existsSync(join(scene.home, 'instances', uid)) },
+        { members: [], folder: false },
+      ]
+    },
+  },
+  { type: 'DELETE', project: 'none', begin: ['DELETE', '/api/provision/none'], ends: /GONE/ },
 ]
 
 const table: StepsTable = {

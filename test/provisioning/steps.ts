@@ -34,7 +34,7 @@ type Request = readonly [method: string, path: string, body?: unknown]
 export interface Turn {
   readonly type: OperationType
   readonly project: string
-  readonly begin: Request | (() => Promise<Request>)
+  readonly begin: Request | ((scene: Scene) => Promise<Request>)
   /** `FAILED`: it was taken back. */
   readonly ends: RegExp
   /** What is so afterwards, for how it ended. */
@@ -171,7 +171,7 @@ export async function outliveSteps(t: Test, table: StepsTable, round: Round): Pr
   for (const { type, project, begin, ends, check } of turns) {
     await eventually(write)
     const scene: Scene = { ...p, query, rows, before: [...committed] }
-    await begun(typeof begin === 'function' ? await begin() : begin)
+    await begun(typeof begin === 'function' ? await begin(scene) : begin)
     const how = await during(ended(t, p, project, type))
     t.match(how, ends, `${type}: is finished, or taken back`)
     const [found, expected] = (await check?.(scene, how)) ?? []

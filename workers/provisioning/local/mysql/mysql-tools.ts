@@ -69,6 +69,7 @@ export function toolReason(complaint: string): string {
   const lines = complaint.split('\n')
   const line = lines.findLast((entry) => /error|fatal/i.test(entry)) ?? lines.at(-1) ?? ''
   return line
+    .replace(/^\[\d+\] \d{4}-\d{2}-\d{2} +[\d:]+ /, '')
     .replace(/^.*?\b(error|fatal):?\s*/i, '')
     .replaceAll(/'?(\/[\w.+-]+){2,}'?/g, 'a file')
     .replace(/\.$/, '')
