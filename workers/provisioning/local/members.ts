@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { appendFileSync, chownSync, closeSync, existsSync, readFileSync } from 'node:fs'
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { Unavailable } from '../../../schemas/failure.ts'
 import type { TierName } from '../../../schemas/provisioning/tiers.ts'
 import { endProcessesIn } from '../supervisor/processes.ts'
 import { tied } from '../supervisor/tied.ts'
@@ -41,7 +42,7 @@ export async function initDatabase(node: PostgresNode, tier: TierName, major: nu
   await syncFolder(folder)
 }
 
-/** @throws {Error} with what it complained of */
+/** @throws {Error} with what it complained of; {Unavailable} when somebody ended it: it can be begun again */
 async function initdb({ binFolder, superuser: { password }, runAs }: PostgresNode, folder: string, major: number) {
   const file = unnamedFile(`${password}\n`, runAs)
   try {
@@ -56,7 +57,12 @@ async function initdb({ binFolder, superuser: { password }, runAs }: PostgresNod
       complaint = (complaint + text).slice(-8192)
     })
     const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null]
-    if (code !== 0) throw new Error(`initdb ended with ${signal ?? code}: ${complaint.trim()}`)
+    if (code === 0) return
+    const cause = new Error(`initdb ended with ${signal ?? code}: ${complaint.trim()}`)
+    // It, or the server that it runs, in its words.
+    const killed = signal !== null || /terminated by signal/.test(complaint)
+    if (killed) throw new Unavailable('http/unavailable', 'The making of the data folder was cut off', { cause })
+    throw cause
   } finally {
     closeSync(file)
   }
