@@ -1,4 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { dirname } from 'node:path'
@@ -74,12 +75,23 @@ function delay(ms: number): Promise<void> {
 
 /** A port on 127.0.0.1 that was free a moment ago. */
 export async function freePort(): Promise<number> {
+  for (let tries = 0; tries < 100; tries++) {
+    const port = randomInt(firstFreePort, lastFreePort)
+    if (await isFree(port)) return port
+  }
+  throw new Error('no port is free')
+}
+
+/** Below those that the system gives to connections: such a one could be taken before it is used. */
+const firstFreePort = 10_100
+const lastFreePort = 32_700
+
+function isFree(port: number): Promise<boolean> {
   const server = createServer()
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))
-  const address = server.address()
-  await new Promise<void>((resolve) => server.close(() => resolve()))
-  if (address === null || typeof address === 'string') throw new Error('no port was given')
-  return address.port
+  return new Promise((resolve) => {
+    server.once('error', () => resolve(false))
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
+  })
 }
 
 /** The command line of a running process, undefined when there is none of that number. */
