@@ -5,14 +5,14 @@ export interface Share {
   readonly key: string
   /** So many places for each that is free. */
   readonly weight: number
-  /** Places that do not count as free: they are for keys that have none yet. */
+  /** Places that do not count as free: they are for keys that have none yet, or few. */
   readonly spare: number
 }
 
 /**
  * Places for work that is taken in the order in which it came. Nobody gets all of them: with a weight of 2 one alone has two thirds at the
- * most, two have four fifths together, and however many there are, who has none yet finds a place. Source: dynamic thresholds, Choudhury
- * and Hahne 1998.
+ * most, two have four fifths together, and however many there are, who has none yet finds a place, and who has fewer than half of what is
+ * left another one. Source: dynamic thresholds, Choudhury and Hahne 1998.
  */
 export class Lane {
   /** A place that nobody counts. */
@@ -30,7 +30,8 @@ export class Lane {
   take(...shares: readonly Share[]): Disposable | null {
     const hasShare = ({ key, weight, spare }: Share) => {
       const held = this.#heldBy(key)
-      return held > 0 && held >= weight * (this.places - this.#taken - spare)
+      const free = this.places - this.#taken
+      return held > free / 2 && held >= weight * (free - spare)
     }
     if (shares.some(hasShare)) return null
     this.#taken++

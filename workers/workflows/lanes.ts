@@ -24,12 +24,12 @@ export class Lanes {
 class SharedLane {
   readonly #lane: Lane
   readonly #aside: Lane
-  /** For flows that have none in hand. */
+  /** For flows that have none in hand, or few. */
   readonly #spare: number
 
   /** @param concurrency how many one flow alone gets at a time */
   constructor(concurrency: number) {
-    this.#spare = Math.max(2, Math.ceil(concurrency / 8))
+    this.#spare = Math.max(4, Math.ceil(concurrency / 8))
     const places = Math.ceil(concurrency * 1.5) + this.#spare
     this.#lane = new Lane(places)
     this.#aside = new Lane(places)
