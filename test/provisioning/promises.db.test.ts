@@ -100,6 +100,8 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
     const subscription = bus.connection.subscribe('metric.instance.shop', {
       callback: (_error, message) => void points.push((message.json() as { timestamp: string }).timestamp),
     })
+    // The bus knows of it before anybody listens.
+    await bus.connection.flush()
     const heard = await Promise.all(
       Array.from({ length: 6 }, async () => {
         const abort = new AbortController()
@@ -113,6 +115,7 @@ t.test('requests that meet have one order; a group reaches its instances; a poin
         return [...text.matchAll(/"timestamp":"([^"]+)"/g)].map(([, timestamp]) => timestamp!)
       }),
     )
+    await bus.connection.flush()
     subscription.unsubscribe()
     // The first is what was measured last before.
     const all = new Set(heard.flatMap((timestamps) => timestamps.slice(1)))
