@@ -60,6 +60,9 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
   t.comment(`${load.accepted.length} accepted, ${load.unanswered} unanswered, killed ${JSON.stringify(wounds.by)}`)
   const { json: triggers } = await client.surely('GET', `/triggers?flowId=${tickingId}`)
   t.equal(triggers.length, 2)
+  // A fast machine is through with the load before there are ticks enough to look at.
+  const ticks = async () => (await client.surely('GET', `/executions?flowId=${tickingId}&limit=100`)).json.length
+  while ((await ticks()) < 21) await delay(200)
   for (const { id } of triggers) t.equal((await client.surely('POST', `/triggers/${id}/disable`)).status, 200)
   await untilThere(bus)
   const history = await historyOf(bus, load.accepted)
@@ -166,7 +169,7 @@ t.test('workers, gateways, projections, schedulers and the bus are killed under 
         .map(({ told }) => told.state.created!.trigger)
         .filter((each) => each.name === name)
       const dates = fired.map(({ date }) => Date.parse(String(date))).sort((left, right) => left - right)
-      t.ok(dates.length > 2)
+      t.ok(dates.length > 5)
       t.same(
         dates,
         dates.map((_, index) => dates[0]! + index * everyMs),
