@@ -12,8 +12,8 @@ import {
   type TriggerState,
   trigger,
 } from '../../schemas/workflows/trigger.ts'
-import { webhookKey, webhookKeyChanges, webhookKeyId } from '../../schemas/workflows/trigger-key.ts'
-import { triggerRoll, triggerRollChange } from '../../schemas/workflows/trigger-roll.ts'
+import { webhookKey, webhookKeyId } from '../../schemas/workflows/trigger-key.ts'
+import { decidedWithTrigger } from '../../schemas/workflows/trigger-together.ts'
 
 const stream = 'EVT_WORKFLOWS'
 
@@ -48,16 +48,11 @@ export async function changeTrigger(
   decide: (before: TriggerState) => readonly TriggerFact[],
 ) {
   const decision = { ...triggerPlace(triggerId), aggregate: trigger, actor, decide }
-  return await decideTogether(bus, decision, (before, after) => {
-    const keys = webhookKeyChanges(triggerId, before, after)
-    const roll = triggerRollChange(triggerId, before, after)
-    return [
-      ...keys.map(({ keyId, decide }) => also(eventSubject('workflows', 'webhook-key', keyId), webhookKey, decide)),
-      ...(roll === null
-        ? []
-        : [also(eventSubject('workflows', 'trigger-roll', roll.flowId), triggerRoll, roll.decide)]),
-    ]
-  })
+  return await decideTogether(bus, decision, (before, after) =>
+    decidedWithTrigger(triggerId, before, after, (entity, id, aggregate, decide) =>
+      also(eventSubject('workflows', entity, id), aggregate, decide),
+    ),
+  )
 }
 
 const counting = new WeakMap<Bus, Promise<unknown>>()

@@ -13,9 +13,8 @@ import {
   type TriggerState,
   trigger,
 } from '../../schemas/workflows/trigger.ts'
-import { webhookKey, webhookKeyChanges } from '../../schemas/workflows/trigger-key.ts'
 import type { TriggerPlan } from '../../schemas/workflows/trigger-plan.ts'
-import { triggerRoll, triggerRollChange } from '../../schemas/workflows/trigger-roll.ts'
+import { decidedWithTrigger } from '../../schemas/workflows/trigger-together.ts'
 import type { RefusedObservation } from './fire.ts'
 import { type TriggerView, triggerPlace, triggerStream } from './trigger-view.ts'
 
@@ -103,18 +102,10 @@ async function change(
   triggerId: string,
   decide: (before: TriggerState) => readonly TriggerFact[],
 ): Promise<void> {
-  await decideTogether(
-    bus,
-    { ...triggerPlace(triggerId), aggregate: trigger, actor: 'busbar', decide },
-    (before, after) => {
-      const keys = webhookKeyChanges(triggerId, before, after)
-      const roll = triggerRollChange(triggerId, before, after)
-      return [
-        ...keys.map(({ keyId, decide }) => also(eventSubject('workflows', 'webhook-key', keyId), webhookKey, decide)),
-        ...(roll === null
-          ? []
-          : [also(eventSubject('workflows', 'trigger-roll', roll.flowId), triggerRoll, roll.decide)]),
-      ]
-    },
+  const decision = { ...triggerPlace(triggerId), aggregate: trigger, actor: 'busbar', decide }
+  await decideTogether(bus, decision, (before, after) =>
+    decidedWithTrigger(triggerId, before, after, (entity, id, aggregate, decide) =>
+      also(eventSubject('workflows', entity, id), aggregate, decide),
+    ),
   )
 }
