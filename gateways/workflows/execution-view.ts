@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { readBytes } from '../../bus/objects.ts'
 import type { ExecutionRecord, TaskRecord } from '../../projections/workflows/executions-read.ts'
-import type { Value } from '../../schemas/workflows/execution-facts.ts'
+import type { Value } from '../../schemas/workflows/task-result.ts'
 
 /** Outputs larger than this are not written into an answer; the task's own route has them. */
 const maxShownBytes = 1024 * 1024

@@ -1,4 +1,4 @@
-import type { Value } from '../../schemas/workflows/execution-facts.ts'
+import type { Value } from '../../schemas/workflows/task-result.ts'
 
 /** What stands in a list for a body that is too large for it; the execution's own route has it. */
 interface Brief {

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { Failure, Value } from '../../schemas/workflows/execution-facts.ts'
+import type { Failure, Value } from '../../schemas/workflows/task-result.ts'
 import { schemaOf } from '../projector.ts'
 import { workflowProjection } from './projection.ts'
 

@@ -5,7 +5,6 @@ import {
   type ExecutionFact,
   ExecutionPaused,
   ExecutionStarted,
-  type Failure,
   IterationEnded,
   IterationStarted,
   SlaMissed,
@@ -16,9 +15,9 @@ import {
   TaskScheduled,
   TaskSkipped,
   TaskSucceeded,
-  type Value,
 } from './execution-facts.ts'
 import type { FlowPlan, OnFailure, RetryPlan, TaskPlan } from './flow-plan.ts'
+import type { Failure, Value } from './task-result.ts'
 
 export interface Surroundings {
   /** Epoch ms. */

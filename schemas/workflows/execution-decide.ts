@@ -8,26 +8,17 @@ import {
   type ExecutionFact,
   ExecutionPaused,
   ExecutionResumed,
-  type Failure,
   LateResult,
-  type Opening,
   QuestionAnswered,
   TaskClaimed,
   TaskFailed,
   TaskOpened,
   TaskSkipped,
   TaskSucceeded,
-  type Value,
 } from './execution-facts.ts'
 import { type FlowPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
+import type { Failure, TaskResult, Value } from './task-result.ts'
 import { awaits, isTurn, type Turn, turnOf } from './turn.ts'
-
-/** What a worker found when it ran an attempt. */
-export type TaskResult =
-  | { readonly kind: 'success'; readonly outputs: Value }
-  | { readonly kind: 'opening'; readonly opening: Opening }
-  | { readonly kind: 'skip'; readonly reason: string }
-  | { readonly kind: 'failure'; readonly failure: Failure }
 
 /** What reaches an execution from the engine itself; none of them can be refused. */
 export type ExecutionCommand =

@@ -7,10 +7,8 @@ import {
   type ExecutionCreated,
   type ExecutionFact,
   executionEvents,
-  type Failure,
-  type Opening,
-  type Value,
 } from './execution-facts.ts'
+import type { Failure, Opening, Value } from './task-result.ts'
 
 type Created = Static<(typeof ExecutionCreated)['schema']>
 

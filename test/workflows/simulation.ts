@@ -5,9 +5,10 @@ import {
   isEnded,
   type Run,
 } from '../../schemas/workflows/execution.ts'
-import { decideCommands, type ExecutionCommand, type TaskResult } from '../../schemas/workflows/execution-decide.ts'
-import { ExecutionCreated, type ExecutionFact, type Opening } from '../../schemas/workflows/execution-facts.ts'
+import { decideCommands, type ExecutionCommand } from '../../schemas/workflows/execution-decide.ts'
+import { ExecutionCreated, type ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import type { FlowPlan, OnFailure } from '../../schemas/workflows/flow-plan.ts'
+import type { Opening, TaskResult } from '../../schemas/workflows/task-result.ts'
 import { type Turn, turnOf } from '../../schemas/workflows/turn.ts'
 
 /** An execution without bus and workers: the decisions alone, and somebody who hands in the results. */

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
 import type { Static, TObject, TSchema } from 'typebox'
-import type { Opening, Value } from '../../schemas/workflows/execution-facts.ts'
 import { writtenSchema } from '../../schemas/workflows/input-schema.ts'
 import type { PluginManifest } from '../../schemas/workflows/plugin-manifest.ts'
 import { toldSchema, withScalars } from '../../schemas/workflows/plugin-schema.ts'
+import type { Opening, Value } from '../../schemas/workflows/task-result.ts'
 
 /** Declares a plugin: one file, one call, in `plugins/<category>/`. */
 export function definePlugin<Input extends TObject, Output extends TSchema>(
