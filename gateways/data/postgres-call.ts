@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks'
-import { type Call, newAttempt, type Outcome, type PostgresConnection, resultOf } from './postgres-connection.ts'
+import { type Call, newAttempt, type Outcome, resultOf } from './postgres-attempt.ts'
+import type { PostgresConnection } from './postgres-connection.ts'
 import { outcomeUnknown, tooLargeInTransaction, translate } from './postgres-failures.ts'
 import type { CallContext, Parameter, RawResult, Statement } from './statement.ts'
 import type { Weight } from './statement-costs.ts'

@@ -1,54 +1,12 @@
-import { hash } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
-import { LRUCache } from 'lru-cache'
 import pg from 'pg'
 import type { DatabaseError } from 'pg-protocol/dist/messages.js'
+import { type Attempt, type Call, newAttempt } from './postgres-attempt.ts'
 import { BundleWriter } from './postgres-bundle.ts'
-import { WireConnection, type WireReceiver } from './postgres-wire.ts'
-import {
-  type CallContext,
-  type Parameter,
-  type RawResult,
-  type RawRow,
-  type Statement,
-  statement,
-} from './statement.ts'
-
-/** One statement on its way: who waits for it, and what its present attempt has brought so far. */
-export interface Call {
-  readonly statement: Statement
-  readonly parameters: readonly Parameter[]
-  readonly context: CallContext
-  /** Parse the statement in this bundle: in an explicit transaction and on a second try, where a stale plan must not be met. */
-  readonly unprepared: boolean
-  attempts: number
-  attempt: Attempt
-  done(outcome: Outcome): void
-}
-
-export interface Attempt {
-  /** Statements of the bundle before the caller's own (role and claims, command). */
-  prefixes: number
-  completed: number
-  rows: RawRow[]
-  sizeBytes: number
-  rowCount: number
-  oversized: boolean
-  error: DatabaseError | null
-  /** Names under which this bundle prepares statements, in order, and how many the server has confirmed. */
-  preparing: readonly string[]
-  prepared: number
-  /** Whether the caller's statement ran from a plan of an earlier bundle. */
-  reused: boolean
-  /** A cancel request meant for another call may have hit this one. */
-  strayCancel: boolean
-  transactionStatus: string
-}
-
-export type Outcome =
-  | { readonly kind: 'answered'; readonly serviceMs: number; readonly by: PostgresConnection }
-  /** The connection went away; what the server did with the statement is not known. */
-  | { readonly kind: 'lost'; readonly cause: Error }
+import { newWire, requestCancel } from './postgres-client.ts'
+import { contextStatementOf, emitCommand, statementName } from './postgres-context.ts'
+import type { WireConnection, WireReceiver } from './postgres-wire.ts'
+import type { Parameter, RawRow, Statement } from './statement.ts'
 
 export interface ConnectionEvents {
   onFree(connection: PostgresConnection): void
@@ -63,10 +21,6 @@ export interface ConnectionOptions {
   readonly maxResultBytes: number
 }
 
-const cancelTimeoutMs = 5_000
-const noNames: readonly string[] = []
-const emitCommand = statement(`select pg_catalog.pg_logical_emit_message(true, 'busbar.command', $1)`)
-const contextStatements = [1, 2, 3, 4, 5, 6, 7].map(contextStatement)
 const writer = new BundleWriter()
 
 /** A connection in service: takes bundles, several at a time, and hands out their answers in order. */
@@ -128,14 +82,14 @@ export class PostgresConnection implements WireReceiver {
     const { context } = call
     if (context.command !== undefined) this.#addPrefix(attempt, emitCommand, [context.command])
     const contextParameters: Parameter[] = []
-    const contextOf = contextMask(context, contextParameters)
-    if (contextOf !== 0) this.#addPrefix(attempt, contextStatements[contextOf - 1]!, contextParameters)
+    const contextStatement = contextStatementOf(context, contextParameters)
+    if (contextStatement !== null) this.#addPrefix(attempt, contextStatement, contextParameters)
     if (call.unprepared) {
       writer.parse('', call.statement.text)
       attempt.preparing = [...attempt.preparing, '']
       writer.bind('', call.parameters)
     } else {
-      const name = this.#statementName(call.statement, context.role)
+      const name = statementName(call.statement, context.role)
       attempt.reused = !this.#prepare(attempt, name, call.statement.text)
       writer.bind(name, call.parameters)
     }
@@ -247,14 +201,6 @@ export class PostgresConnection implements WireReceiver {
     }
   }
 
-  /**
-   * Each role has its own prepared statements: rights on schemas are checked when a statement is parsed, and plans under
-   * row security belong to a role.
-   */
-  #statementName(of: Statement, role: string | undefined): string {
-    return role === undefined ? of.name : `${of.name}_${roleDigest(role)}`
-  }
-
   /** Bundles of one turn of the event loop, which come from many sockets, leave together: a write wakes a server process, and costs most. */
   #write(bundle: Buffer): void {
     const { stream } = this.#wire
@@ -299,100 +245,4 @@ export async function connect(options: ConnectionOptions, events: ConnectionEven
   const connection = new PostgresConnection(client, wire, options, events)
   client.off('error', onError)
   return connection
-}
-
-const roleDigests = new LRUCache<string, string>({ max: 1000 })
-
-function roleDigest(role: string): string {
-  const known = roleDigests.get(role)
-  if (known !== undefined) return known
-  const digest = hash('sha1', role, 'hex').slice(0, 16)
-  roleDigests.set(role, digest)
-  return digest
-}
-
-export function newAttempt(): Attempt {
-  return {
-    prefixes: 0,
-    completed: 0,
-    rows: [],
-    sizeBytes: 0,
-    rowCount: 0,
-    oversized: false,
-    error: null,
-    preparing: noNames,
-    prepared: 0,
-    reused: false,
-    strayCancel: false,
-    transactionStatus: '',
-  }
-}
-
-export function resultOf(call: Call): RawResult {
-  return { rows: call.attempt.rows, rowCount: call.attempt.rowCount }
-}
-
-function contextStatement(mask: number): Statement {
-  const settings: string[] = []
-  if (mask & 1) settings.push(`pg_catalog.set_config('role', $${settings.length + 1}, true)`)
-  if (mask & 2) settings.push(`pg_catalog.set_config('request.jwt.claims', $${settings.length + 1}, true)`)
-  if (mask & 4) settings.push(`pg_catalog.set_config('transaction_read_only', 'on', true)`)
-  return statement(`select ${settings.join(', ')}`)
-}
-
-/** Which settings the context needs (1 role, 2 claims, 4 read-only); their values are added to `parameters`. */
-function contextMask({ role, claims, readOnly }: CallContext, parameters: Parameter[]): number {
-  let mask = readOnly ? 4 : 0
-  if (role !== undefined) {
-    mask += 1
-    parameters.push(role)
-  }
-  if (claims !== undefined) {
-    mask += 2
-    parameters.push(claims)
-  }
-  return mask
-}
-
-interface ResolvedClient extends pg.Client {
-  readonly sslNegotiation?: string
-  readonly processID: number | null
-  readonly secretKey: number | null
-}
-
-interface CancellingConnection extends WireConnection {
-  connect(port: number | string, host?: string): void
-  requestSsl(): void
-  cancel(processId: number, secretKey: number): void
-}
-
-/** A connection for pg's client, with the TLS options pg itself reads from the configuration or the URL. */
-function newWire(config: pg.ClientConfig): WireConnection {
-  const resolved = new pg.Client(config) as ResolvedClient
-  return new WireConnection({
-    ssl: resolved.ssl,
-    keepAlive: true,
-    ...(resolved.sslNegotiation === undefined ? {} : { sslNegotiation: resolved.sslNegotiation }),
-  } as pg.ConnectionConfig)
-}
-
-/** Resolves when the server has taken the request (it closes the connection), or could not. */
-function requestCancel(config: pg.ClientConfig, of: pg.Client): Promise<void> {
-  const { host, port, ssl, processID, secretKey } = of as ResolvedClient
-  if (processID === null || secretKey === null) return Promise.resolve()
-  const wire = newWire(config) as CancellingConnection
-  return new Promise((resolve) => {
-    const finish = () => {
-      clearTimeout(timeout)
-      wire.stream.destroy()
-      resolve()
-    }
-    const timeout = setTimeout(finish, cancelTimeoutMs)
-    wire.on('connect', () => (ssl ? wire.requestSsl() : wire.cancel(processID, secretKey)))
-    wire.on('sslconnect', () => wire.cancel(processID, secretKey))
-    wire.on('error', finish)
-    wire.on('end', finish)
-    if (host.startsWith('/')) wire.connect(`${host}/.s.PGSQL.${port}`)
-    else wire.connect(port, host)
-  })
 }

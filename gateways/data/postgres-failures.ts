@@ -1,6 +1,6 @@
 import { Rejected, Unavailable } from '../../schemas/failure.ts'
+import type { Call } from './postgres-attempt.ts'
 import { maxParameters } from './postgres-bundle.ts'
-import type { Call } from './postgres-connection.ts'
 import { translateDatabaseError } from './postgres-errors.ts'
 import type { CallContext, Parameter } from './statement.ts'
 
