@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
 import type { CallRequest } from '../../schemas/functions/call.ts'
 import { functionIdPattern } from '../../schemas/functions/function.ts'
+import { jsonMistake } from '../http/request.ts'
 
 const idPattern = new RegExp(functionIdPattern)
 
@@ -36,7 +37,7 @@ function parsed(body: unknown): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {
-    throw new Rejected('functions/invalid-request', `The body is not JSON: ${(cause as Error).message}`, { cause })
+    throw new Rejected('functions/invalid-request', `The body is not JSON: ${jsonMistake(cause)}`, { cause })
   }
 }
 

@@ -2,9 +2,10 @@ import type { FastifyInstance } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import { type Alert, type AlertsState, alerts } from '../../schemas/provisioning/alerts.ts'
+import { queryOf } from '../http/request.ts'
 import { limitOf } from './metrics.ts'
 import { existing } from './operations.ts'
-import { type ByProject, queryOf } from './request.ts'
+import type { ByProject } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 const history = { standard: 100, max: 1_000 }

@@ -4,11 +4,12 @@ import { Rejected } from '../../schemas/failure.ts'
 import type { Requested } from '../../schemas/provisioning/instance-facts.ts'
 import { backupIdOf, namespaceOf } from '../../schemas/provisioning/names.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
+import { bodyOf, invalid, mapOf, queryOf } from '../http/request.ts'
 import { time } from './instance-view.ts'
 import { askOf, changeSettings, existing, operate } from './operations.ts'
 import { make } from './provision.ts'
 import { backupMembers, nameField } from './provision-body.ts'
-import { type ByProject, bodyOf, invalid, mapOf, queryOf, textField, waitOf } from './request.ts'
+import { type ByProject, textField, waitOf } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 interface Backups {

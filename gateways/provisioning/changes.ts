@@ -3,18 +3,15 @@ import { nextTick } from '../../schemas/cron.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import type { Instance } from '../../schemas/provisioning/instance.ts'
 import { sizeBytes, sizeText, tierNames } from '../../schemas/provisioning/tiers.ts'
+import { bodyOf, invalid, mapOf, queryOf } from '../http/request.ts'
 import { shownCredentials } from './credentials-view.ts'
 import { askOf, changeSettings, existing, operate, replyInstance } from './operations.ts'
 import { requireEngine } from './provision.ts'
 import { cronField, parameterLimits, versionField } from './provision-body.ts'
 import {
   type ByProject,
-  bodyOf,
   choiceField,
   flagField,
-  invalid,
-  mapOf,
-  queryOf,
   textField,
   textsField,
   waitOf,

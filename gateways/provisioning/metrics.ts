@@ -7,10 +7,11 @@ import { keptSamples } from '../../bus/topology.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import type { Instance } from '../../schemas/provisioning/instance.ts'
 import { measuredHeader, metricStream } from '../../schemas/provisioning/metric-point.ts'
+import { bodyOf, queryOf } from '../http/request.ts'
 import { eventText, openEventStream } from '../http/sse.ts'
 import { linesOf } from './changes.ts'
 import { answerable, askOf, existing, operate, replyInstance } from './operations.ts'
-import { type ByProject, bodyOf, queryOf, waitOf, writtenNumber } from './request.ts'
+import { type ByProject, waitOf, writtenNumber } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 const retryMs = 5_000

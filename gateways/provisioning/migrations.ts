@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
+import { bodyOf } from '../http/request.ts'
 import { askOf } from './operations.ts'
-import { type ByProject, bodyOf, textField } from './request.ts'
+import { type ByProject, textField } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 /** The worker gives a migration 60 s. */

@@ -16,10 +16,11 @@ import {
   type SavedGroup,
 } from '../../schemas/provisioning/parameter-group.ts'
 import { databaseTypes } from '../../schemas/provisioning/tiers.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { requireParameters } from './ask.ts'
 import { time } from './instance-view.ts'
 import { nameField, parameterLimits } from './provision-body.ts'
-import { bodyOf, choiceField, invalid, operationIdOf, textField, textsField } from './request.ts'
+import { choiceField, operationIdOf, textField, textsField } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 interface ByName {

@@ -8,7 +8,8 @@ import {
   userNameMistake,
 } from '../../schemas/provisioning/names.ts'
 import { databaseTypes, tierNames, tiers } from '../../schemas/provisioning/tiers.ts'
-import { bodyOf, choiceField, flagField, invalid, textField, textsField, wholeNumber } from './request.ts'
+import { bodyOf, invalid } from '../http/request.ts'
+import { choiceField, flagField, textField, textsField, wholeNumber } from './request.ts'
 
 const members = [
   'projectName',

@@ -1,62 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
-import { Rejected } from '../../schemas/failure.ts'
+import { isPlainText, notPlainText } from '../../schemas/plain-text.ts'
 import { keyedOperationId } from '../../schemas/provisioning/operation.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
+import { invalid, mapOf } from '../http/request.ts'
 
 const maxKeyLength = 255
 const maxWaitSeconds = 300
 
 export interface ByProject {
   readonly Params: { readonly projectId: string }
-}
-
-/** @throws {Rejected} `http/bad-request` naming the field. */
-export function invalid(field: string, reason: string): Rejected {
-  return new Rejected('http/bad-request', `${field} ${reason}`, { details: { field, reason } })
-}
-
-/** The parameters of the query, each at most once, none but these. @throws {Rejected} `http/bad-request` */
-export function queryOf<Name extends string>(
-  { url }: FastifyRequest,
-  names: readonly Name[],
-): Readonly<Partial<Record<Name, string>>> {
-  const query: Partial<Record<Name, string>> = {}
-  const at = url.indexOf('?')
-  for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
-    if (!(names as readonly string[]).includes(name)) {
-      const known = names.length === 0 ? 'there is none' : `there is ${names.join(', ')}`
-      throw invalid(name.slice(0, 100), `is no parameter of this route: ${known}`)
-    }
-    if (query[name as Name] !== undefined) throw invalid(name, 'is given twice')
-    query[name as Name] = value
-  }
-  return query
-}
-
-/** The body as an object with no other members than these; empty when there is none. @throws {Rejected} `http/bad-request` */
-export function bodyOf(request: FastifyRequest, members: readonly string[]): Readonly<Record<string, unknown>> {
-  const value = mapOf(request)
-  const unknown = Object.keys(value).find((name) => !members.includes(name))
-  if (unknown === undefined) return value
-  const known = members.length === 0 ? 'there is none' : `there is ${members.join(', ')}`
-  throw invalid(unknown.slice(0, 100), `is no field here: ${known}`)
-}
-
-/** The body as an object of whatever members; empty when there is none. @throws {Rejected} `http/bad-request` */
-export function mapOf({ body }: FastifyRequest): Readonly<Record<string, unknown>> {
-  const text = Buffer.isBuffer(body) ? body.toString('utf8').trim() : ''
-  if (text === '') return {}
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (cause) {
-    const reason = `is not JSON: ${(cause as Error).message}`
-    throw new Rejected('http/bad-request', `The body ${reason}`, { details: { field: 'body', reason }, cause })
-  }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
-  throw invalid('body', 'must be a JSON object')
 }
 
 /** The id of the operation that a request begins: the same for the same `Idempotency-Key` and body. @throws {Rejected} `http/bad-request` */
@@ -101,7 +55,7 @@ export function writtenNumber(field: string, text: string, range: Range): number
 export function textField(field: string, value: unknown, { max, min = 1 }: { max: number; min?: number }): string {
   if (value === undefined) throw invalid(field, 'is required')
   if (typeof value !== 'string') throw invalid(field, 'must be a text')
-  if (value.includes('\0')) throw invalid(field, 'must not hold a NUL')
+  if (!isPlainText(value)) throw invalid(field, notPlainText)
   if (value.length < min || value.length > max) throw invalid(field, `must have ${min} to ${max} characters`)
   return value
 }

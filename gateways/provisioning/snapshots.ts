@@ -1,8 +1,9 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
+import { bodyOf, invalid, queryOf } from '../http/request.ts'
 import { askOf, existing, operate } from './operations.ts'
-import { type ByProject, bodyOf, choiceField, flagField, invalid, queryOf, textField, waitOf } from './request.ts'
+import { type ByProject, choiceField, flagField, textField, waitOf } from './request.ts'
 import type { ProvisioningService } from './service.ts'
 
 interface Snapshot {

@@ -8,11 +8,12 @@ import {
   listApprovals,
 } from '../../projections/workflows/approvals-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
-import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution-state.ts'
 import { decideAnswer } from '../../schemas/workflows/execution-decide.ts'
 import { mayAct, type Role } from '../../schemas/workflows/role.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { decideExecution, loadExecution } from './execution-commands.ts'
-import { bodyOf, invalid, pageOf, queryOf, replyList, textField, timeField } from './request.ts'
+import { pageOf, queryOf, replyList, textField, timeField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }

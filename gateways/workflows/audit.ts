@@ -4,9 +4,10 @@ import { lastMessage } from '../../bus/load.ts'
 import { type AuditFilter, type AuditRow, allAudit, listAudit } from '../../projections/workflows/audit-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import type { AuditHead } from '../../schemas/workflows/audit.ts'
+import { invalid } from '../http/request.ts'
 import { auditPlace } from './audit-trail.ts'
 import { type ChainPlace, headOf, verifyAudit } from './audit-verify.ts'
-import { cursorOf, invalid, pageOf, placeOfCursor, queryOf, replyList, timeField, wholeNumber } from './request.ts'
+import { cursorOf, pageOf, placeOfCursor, queryOf, replyList, timeField, wholeNumber } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 const filters = ['username', 'action', 'resourceType', 'resourceId', 'status', 'ip', 'from', 'to'] as const

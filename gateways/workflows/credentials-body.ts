@@ -7,8 +7,9 @@ import {
   credentialNamePattern,
   type SaveCredential,
 } from '../../schemas/workflows/credential.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { defaultNamespace, namespaceField } from './flow-text.ts'
-import { bodyOf, invalid, textField } from './request.ts'
+import { textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 /** What a request says; what is left out stays, or has a default. */

@@ -4,11 +4,12 @@ import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import { createdExecution } from '../../schemas/workflows/execution-create.ts'
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { type CreatedExecution, createExecution } from './execution-start.ts'
 import { executionAnswers, waitField } from './execution-wait.ts'
 import { requireSaved } from './flow-store.ts'
 import type { ById } from './flow-view.ts'
-import { bodyOf, idempotencyKey, invalid, objectField, queryOf, textField } from './request.ts'
+import { idempotencyKey, objectField, queryOf, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 /** `POST /flows/{id}/execute`: accepts an execution, and with `?wait=<seconds>` answers when it has ended or the time is over. */

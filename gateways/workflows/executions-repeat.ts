@@ -2,21 +2,16 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { newId } from '../../bus/message.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
-import {
-  begunLoop,
-  type ExecutionState,
-  isEnded,
-  type Run,
-  rootKey,
-  throughRun,
-} from '../../schemas/workflows/execution.ts'
+import { begunLoop, throughRun } from '../../schemas/workflows/execution-carried.ts'
+import { type ExecutionState, isEnded, type Run, rootKey } from '../../schemas/workflows/execution-state.ts'
 import type { Carried, ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import { countTasks, type FlowPlan, type TaskPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
 import { bindInputs } from '../../schemas/workflows/inputs.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { loadExecution } from './execution-commands.ts'
 import { createExecution, latestFlow, pinnedFlow } from './execution-start.ts'
 import { iterationsAround, loopFrom } from './executions-iteration.ts'
-import { bodyOf, idempotencyKey, invalid, objectField, textField } from './request.ts'
+import { idempotencyKey, objectField, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }

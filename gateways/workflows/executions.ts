@@ -8,12 +8,14 @@ import {
   tasksOfExecution,
 } from '../../projections/workflows/executions-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
-import { type ExecutionState, evolveAll, initialExecution } from '../../schemas/workflows/execution.ts'
+import { evolveAll } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, initialExecution } from '../../schemas/workflows/execution-state.ts'
 import { decideCancel, decidePause, decideResume } from '../../schemas/workflows/execution-decide.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { decideExecution, executionHistory, loadExecution } from './execution-commands.ts'
 import { shownExecution, shownTask, wholeText } from './execution-view.ts'
 import { repeatRoutes } from './executions-repeat.ts'
-import { bodyOf, invalid, labelsField, pageOf, queryOf, replyList, timeField, wholeNumber } from './request.ts'
+import { labelsField, pageOf, queryOf, replyList, timeField, wholeNumber } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ById = { Params: { id: string } }

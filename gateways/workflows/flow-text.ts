@@ -2,8 +2,9 @@ import type { FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
 import { maxFlowNameLength, namespacePattern, readFlow } from '../../schemas/workflows/flow-yaml.ts'
 import { maxYamlBytes } from '../../schemas/workflows/yaml-source.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import type { FlowDraft, SavedFlow } from './flow-store.ts'
-import { bodyOf, invalid, textField } from './request.ts'
+import { textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 /** Media types under which a flow's YAML is sent as it is. */

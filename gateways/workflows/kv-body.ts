@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import type { KvCondition, KvWrite } from '../../bus/kv-space.ts'
 import { type KvType, kvTypeMistake, kvTypeOf, kvTypes, parseTtl } from '../../schemas/workflows/kv.ts'
-import { invalid, parsed, queryOf, wholeNumber } from './request.ts'
+import { invalid, parsedBody } from '../http/request.ts'
+import { queryOf, wholeNumber } from './request.ts'
 
 export interface KvTold {
   /** What was asked for in a header is refused with another status. */
@@ -64,7 +65,7 @@ function envelopeOf(request: FastifyRequest): Envelope {
   const text = bytes.toString('utf8')
   if (/^text\/plain\b/i.test(request.headers['content-type'] ?? '')) return { value: text }
   if (text.trim() === '') throw invalid('value', 'is required')
-  const value = parsed(text)
+  const value = parsedBody(text)
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'value')) return { value }
   return Object.keys(value).every((name) => members.includes(name)) ? (value as Envelope) : { value }
 }

@@ -4,9 +4,10 @@ import type { KvEntry } from '../../bus/kv-entry.ts'
 import { type KvCondition, type KvItem, type KvSpace, kvSpace } from '../../bus/kv-space.ts'
 import { workflowsBucket } from '../../bus/topology.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import { invalid } from '../http/request.ts'
 import { namespaceField } from './flow-text.ts'
 import { conditionOf, type KvTold, kvBodyOf } from './kv-body.ts'
-import { cursorOf, invalid, pageOf, placeOfCursor, queryOf, replyList, textField } from './request.ts'
+import { cursorOf, pageOf, placeOfCursor, queryOf, replyList, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 type ByNamespace = { Params: { namespace: string } }

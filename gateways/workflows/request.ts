@@ -1,57 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Rejected } from '../../schemas/failure.ts'
-import { isPlainText, notPlainText } from '../../schemas/workflows/plain-text.ts'
+import { isPlainText, notPlainText } from '../../schemas/plain-text.ts'
+import { invalid, queryOf as plainQueryOf } from '../http/request.ts'
 
 const maxListLimit = 1_000
 const defaultListLimit = 100
 const maxKeyLength = 255
 
-/** @throws {Rejected} `http/bad-request` naming the field. */
-export function invalid(field: string, reason: string): Rejected {
-  return new Rejected('http/bad-request', `${field} ${reason}`, { details: { field, reason } })
-}
-
-/** The parameters of the query, each at most once, none but these. @throws {Rejected} `http/bad-request` */
-export function queryOf<Name extends string>(
-  { url }: FastifyRequest,
-  names: readonly Name[],
-): Readonly<Partial<Record<Name, string>>> {
-  const query: Partial<Record<Name, string>> = {}
-  const at = url.indexOf('?')
-  for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
-    // Of any GET: who asks.
-    if (name === 'ticket') continue
-    if (!(names as readonly string[]).includes(name)) {
-      throw invalid(name.slice(0, 100), `is no parameter of this route: there is ${names.join(', ')}`)
-    }
-    if (query[name as Name] !== undefined) throw invalid(name, 'is given twice')
-    if (!isPlainText(value)) throw invalid(name, notPlainText)
-    query[name as Name] = value
-  }
-  return query
-}
-
-/** The body as an object with no other members than these; empty when there is none. @throws {Rejected} `http/bad-request` */
-export function bodyOf({ body }: FastifyRequest, members: readonly string[]): Readonly<Record<string, unknown>> {
-  const text = Buffer.isBuffer(body) ? body.toString('utf8').trim() : ''
-  if (text === '') return {}
-  const value = parsed(text)
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw invalid('body', 'must be a JSON object')
-  const unknown = Object.keys(value).find((name) => !members.includes(name))
-  if (unknown === undefined) return value as Record<string, unknown>
-  throw invalid(unknown.slice(0, 100), `is no field here: there is ${members.join(', ')}`)
-}
-
-/** @throws {Rejected} `http/bad-request` */
-export function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (cause) {
-    // It quotes what is around the mistake, which may be a secret.
-    const told = (cause as Error).message.replace(/,? *(?:\.{3})?"[\s\S]*" *(?:\.{3})? *is not valid JSON$/, '')
-    throw new Rejected('http/bad-request', `The body is not JSON: ${told}`, { cause })
-  }
+/** As `queryOf` of any gateway, beside the ticket of who asks, which any GET may have. @throws {Rejected} `http/bad-request` */
+export function queryOf<Name extends string>(request: FastifyRequest, names: readonly Name[]) {
+  return plainQueryOf(request, names, 'ticket')
 }
 
 /** What names a request however often it is sent; null when nothing does. @throws {Rejected} `http/bad-request` */

@@ -5,7 +5,8 @@ import { isTemplate, propertyProblems } from '../../schemas/workflows/input-sche
 import { templateMistake } from '../../schemas/workflows/template.ts'
 import type { Saved, TriggerState } from '../../schemas/workflows/trigger.ts'
 import { isCredential, type TriggerType, triggerConfigs, triggerMistake } from '../../schemas/workflows/trigger-plan.ts'
-import { bodyOf, invalid, objectField, textField } from './request.ts'
+import { bodyOf, invalid } from '../http/request.ts'
+import { objectField, textField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 
 const maxNameLength = 100

@@ -11,20 +11,11 @@ import {
   type TriggerState,
 } from '../../schemas/workflows/trigger.ts'
 import { isTimed, triggerTicks } from '../../schemas/workflows/trigger-ticks.ts'
+import { bodyOf, invalid } from '../http/request.ts'
 import { statusOf } from './executions.ts'
 import { requireSaved } from './flow-store.ts'
 import type { ById } from './flow-view.ts'
-import {
-  bodyOf,
-  idempotencyKey,
-  invalid,
-  objectField,
-  pageOf,
-  queryOf,
-  replyList,
-  textField,
-  timeField,
-} from './request.ts'
+import { idempotencyKey, objectField, pageOf, queryOf, replyList, textField, timeField } from './request.ts'
 import type { WorkflowService } from './service.ts'
 import { draftOf, triggerBodyOf, typeField } from './trigger-body.ts'
 import { startTriggered } from './trigger-start.ts'

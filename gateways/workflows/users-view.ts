@@ -1,6 +1,6 @@
 import { type Role, roles } from '../../schemas/workflows/role.ts'
 import type { User } from '../../schemas/workflows/user.ts'
-import { invalid } from './request.ts'
+import { invalid } from '../http/request.ts'
 
 /** @throws {Rejected} `http/bad-request` */
 export function roleField(value: unknown): Role {

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { decideChangeUser, decideDeleteUser, requireUser, type UserChange } from '../../schemas/workflows/user.ts'
-import { bodyOf, invalid, pageOf, queryOf, replyList } from './request.ts'
+import { bodyOf, invalid } from '../http/request.ts'
+import { pageOf, queryOf, replyList } from './request.ts'
 import type { WorkflowService } from './service.ts'
 import { requirePassword } from './users-password.ts'
 import { registerWritten } from './users-register.ts'

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
-import { invalid, parsed } from './request.ts'
+import { invalid, parsedBody } from '../http/request.ts'
 
 /** What a webhook was sent, as `trigger.body` has it. */
 export interface WebhookBody {
@@ -53,7 +53,7 @@ function jsonOf(bytes: Buffer): unknown {
   const text = bytes.toString('utf8')
   if (text.trim() === '') return null
   if (depthOf(text) > maxJsonDepth) throw invalid('body', `nests deeper than ${maxJsonDepth} levels`)
-  return parsed(text)
+  return parsedBody(text)
 }
 
 /** How deep JSON nests, at least. */

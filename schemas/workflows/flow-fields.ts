@@ -1,6 +1,6 @@
 import { closest, distance } from 'fastest-levenshtein'
+import { isPlainText, notPlainText } from '../plain-text.ts'
 import { parseDuration } from './duration.ts'
-import { isPlainText, notPlainText } from './plain-text.ts'
 import type { Path, YamlSource } from './yaml-source.ts'
 
 type Members = Readonly<Record<string, unknown>>

@@ -1,4 +1,5 @@
 import { Compile } from 'typebox/compile'
+import { isPlainText, notPlainText } from '../plain-text.ts'
 import { Fields, isMapping } from './flow-fields.ts'
 import {
   type ConcurrencyPlan,
@@ -14,7 +15,6 @@ import { readTasks, type TaskReading } from './flow-tasks.ts'
 import { checkTemplates, type TemplateNames } from './flow-templates.ts'
 import { propertyProblems } from './input-schema.ts'
 import { inputMistake, inputSchema } from './inputs.ts'
-import { isPlainText, notPlainText } from './plain-text.ts'
 import type { PluginManifest } from './plugin-manifest.ts'
 import { isCredential, type TriggerPlan, triggerConfigs, triggerMistake } from './trigger-plan.ts'
 import { type FlowProblem, type Path, YamlSource } from './yaml-source.ts'
