@@ -8,8 +8,8 @@ import {
   listApprovals,
 } from '../../projections/workflows/approvals-read.ts'
 import { Rejected } from '../../schemas/failure.ts'
-import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution-state.ts'
 import { decideAnswer } from '../../schemas/workflows/execution-decide.ts'
+import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution-state.ts'
 import { mayAct, type Role } from '../../schemas/workflows/role.ts'
 import { bodyOf, invalid } from '../http/request.ts'
 import { decideExecution, loadExecution } from './execution-commands.ts'

@@ -6,8 +6,8 @@ import { asking, publish } from '../../bus/publish.ts'
 import { abortSubject, eventSubject, executionSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
-import type { ExecutionState } from '../../schemas/workflows/execution-state.ts'
 import { type ExecutionFact, executionEvents } from '../../schemas/workflows/execution-facts.ts'
+import type { ExecutionState } from '../../schemas/workflows/execution-state.ts'
 
 const stream = 'EVT_EXECUTIONS'
 const historyPage = 256

@@ -2,8 +2,13 @@ import type { Bus } from '../../bus/connect.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { Draft } from '../../schemas/workflows/execution.ts'
 import { begunLoop, doneUnder } from '../../schemas/workflows/execution-carried.ts'
-import { childPrefix, type ExecutionState, initialExecution, type Run } from '../../schemas/workflows/execution-state.ts'
 import type { BegunLoop, Carried, Due } from '../../schemas/workflows/execution-facts.ts'
+import {
+  childPrefix,
+  type ExecutionState,
+  initialExecution,
+  type Run,
+} from '../../schemas/workflows/execution-state.ts'
 import { invalid } from '../http/request.ts'
 import { executionHistory } from './execution-commands.ts'
 

@@ -1,4 +1,4 @@
-import { childPrefix, Draft, type ExecutionState, isEnded, isLive, outputsKey, type Run, rootKey } from './execution.ts'
+import { Draft } from './execution.ts'
 import {
   EndRequested,
   ExecutionEnded,
@@ -16,6 +16,7 @@ import {
   TaskSkipped,
   TaskSucceeded,
 } from './execution-facts.ts'
+import { childPrefix, type ExecutionState, isEnded, isLive, outputsKey, type Run, rootKey } from './execution-state.ts'
 import type { FlowPlan, OnFailure, RetryPlan, TaskPlan } from './flow-plan.ts'
 import type { Failure, Value } from './task-result.ts'
 

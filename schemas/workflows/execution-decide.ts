@@ -1,6 +1,5 @@
 import { MessageMalformed } from '../../bus/message.ts'
 import { Rejected } from '../failure.ts'
-import { type ExecutionState, isEnded, isLive, type Run } from './execution.ts'
 import { Advance, outputsTask, retryTime, type Surroundings } from './execution-advance.ts'
 import {
   EndRequested,
@@ -16,6 +15,7 @@ import {
   TaskSkipped,
   TaskSucceeded,
 } from './execution-facts.ts'
+import { type ExecutionState, isEnded, isLive, type Run } from './execution-state.ts'
 import { type FlowPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
 import type { Failure, TaskResult, Value } from './task-result.ts'
 import { awaits, isTurn, type Turn, turnOf } from './turn.ts'

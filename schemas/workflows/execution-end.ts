@@ -1,4 +1,4 @@
-import { type Ending, type ExecutionState, isEnded } from './execution.ts'
+import { type Ending, type ExecutionState, isEnded } from './execution-state.ts'
 
 /** How an execution has ended, as workers tell those who wait for it. */
 export interface ExecutionEnd extends Pick<ExecutionState, 'outputs' | 'failure'> {

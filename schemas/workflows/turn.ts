@@ -1,5 +1,5 @@
 import { derivedId } from './derived-id.ts'
-import type { Run } from './execution.ts'
+import type { Run } from './execution-state.ts'
 
 /** One time that a run is run: what is found out in another one is not its result. */
 export interface Turn {

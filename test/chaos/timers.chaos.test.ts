@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import type { Bus } from '../../bus/connect.ts'
-import { isEnded } from '../../schemas/workflows/execution.ts'
+import { isEnded } from '../../schemas/workflows/execution-state.ts'
 import { flow as flowPlan, sequence, task } from '../workflows/plans.ts'
 import { type Firing, lateMs, slowness, spread, storyOf } from './lateness.ts'
 import { ended, historyOf, parked, place, save, start, stateOf, until, type Worker } from './worker-place.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Rejected } from '../../schemas/failure.ts'
-import { execution, initialExecution, isEnded, isLive } from '../../schemas/workflows/execution.ts'
+import { execution } from '../../schemas/workflows/execution.ts'
 import {
   decideAnswer,
   decideCancel,
@@ -9,6 +9,7 @@ import {
   decidePause,
   decideResume,
 } from '../../schemas/workflows/execution-decide.ts'
+import { initialExecution, isEnded, isLive } from '../../schemas/workflows/execution-state.ts'
 import { type FlowPlan, type TaskPlan, tasksOf } from '../../schemas/workflows/flow-plan.ts'
 import { turnId, turnOf } from '../../schemas/workflows/turn.ts'
 import { flow, sequence, task } from './plans.ts'

@@ -1,12 +1,7 @@
-import {
-  type ExecutionState,
-  evolveAll,
-  initialExecution,
-  isEnded,
-  type Run,
-} from '../../schemas/workflows/execution.ts'
+import { evolveAll } from '../../schemas/workflows/execution.ts'
 import { decideCommands, type ExecutionCommand } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated, type ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
+import { type ExecutionState, initialExecution, isEnded, type Run } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan, OnFailure } from '../../schemas/workflows/flow-plan.ts'
 import type { Opening, TaskResult } from '../../schemas/workflows/task-result.ts'
 import { type Turn, turnOf } from '../../schemas/workflows/turn.ts'

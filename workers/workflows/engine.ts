@@ -16,9 +16,10 @@ import {
   unescapeToken,
 } from '../../bus/subject.ts'
 import { timerDelivery } from '../../bus/timers.ts'
-import { type Ending, type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { execution } from '../../schemas/workflows/execution.ts'
 import { type ExecutionCommand, findTask, knownCommand } from '../../schemas/workflows/execution-decide.ts'
 import { ExecutionCreated } from '../../schemas/workflows/execution-facts.ts'
+import { type Ending, type ExecutionState, isEnded } from '../../schemas/workflows/execution-state.ts'
 import type { ListenedTo, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import type { TaskResult, Value } from '../../schemas/workflows/task-result.ts'
 import { awaits, turnId, turnOf } from '../../schemas/workflows/turn.ts'

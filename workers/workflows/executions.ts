@@ -2,7 +2,8 @@ import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { type Loaded, load, type Place } from '../../bus/load.ts'
 import { eventSubject } from '../../bus/subject.ts'
-import { type ExecutionState, execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { execution } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, isEnded } from '../../schemas/workflows/execution-state.ts'
 
 /** What an execution was when it was last read. */
 export type Stored = Loaded<ExecutionState>

@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
 import { Rejected } from '../../schemas/failure.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
-import { type ExecutionState, rootKey } from '../../schemas/workflows/execution.ts'
+import { type ExecutionState, rootKey } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan, ListenedTo, ListenerPlan } from '../../schemas/workflows/flow-plan.ts'
 import { renderValue, TemplateMistake } from '../../schemas/workflows/template.ts'
 import { findFlow } from './find-flow.ts'

@@ -4,8 +4,8 @@ import { readPage } from '../../bus/load.ts'
 import { messageIdHeader } from '../../bus/message.ts'
 import { asking } from '../../bus/publish.ts'
 import { eventSubject, executionSubject } from '../../bus/subject.ts'
-import type { ExecutionState } from '../../schemas/workflows/execution.ts'
 import type { ExecutionCommand } from '../../schemas/workflows/execution-decide.ts'
+import type { ExecutionState } from '../../schemas/workflows/execution-state.ts'
 import { backlogId, isDeferred } from './backlog.ts'
 
 const timerLease = /^timer\/(\d+)$/

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { ExecutionState } from '../../schemas/workflows/execution.ts'
+import type { ExecutionState } from '../../schemas/workflows/execution-state.ts'
 import { awaits, type Turn } from '../../schemas/workflows/turn.ts'
 
 interface Running {

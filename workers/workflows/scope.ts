@@ -1,4 +1,4 @@
-import type { ExecutionState } from '../../schemas/workflows/execution.ts'
+import type { ExecutionState } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import type { Value } from '../../schemas/workflows/task-result.ts'
 import { Lookup, renderValue, type TemplateScope } from '../../schemas/workflows/template.ts'

@@ -1,7 +1,8 @@
 import type { Bus } from '../../bus/connect.ts'
 import { decide } from '../../bus/decide.ts'
-import { execution, isEnded } from '../../schemas/workflows/execution.ts'
+import { execution } from '../../schemas/workflows/execution.ts'
 import { decideCancel } from '../../schemas/workflows/execution-decide.ts'
+import { isEnded } from '../../schemas/workflows/execution-state.ts'
 import { executionPlace } from './executions.ts'
 import { announceAbort, sendCommand } from './follow-ups.ts'
 
