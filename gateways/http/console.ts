@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { FastifyInstance } from 'fastify'
-import { escapedHtml, serveAssets } from './assets.ts'
+import { escapedHtml, ownPolicy, serveAssets } from './assets.ts'
 
 export interface ConsolePage {
   readonly title: string
@@ -9,18 +9,6 @@ export interface ConsolePage {
   readonly folder: URL
   readonly links: readonly { readonly title: string; readonly href: string }[]
 }
-
-/** Nothing from elsewhere and nothing inline; requests go to this server alone. */
-const policy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
 
 const shared = new URL('./console/', import.meta.url)
 
@@ -41,7 +29,7 @@ export function consolePage(app: FastifyInstance, { title, folder, links }: Cons
         .map((name) => ({ path: `/console/${name}`, type: script, make: file(folder, name) })),
       { path: '/console/page.css', type: style, make: file(folder, 'page.css') },
     ],
-    policy,
+    ownPolicy,
   )
 }
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
-import { escapedHtml as escaped, serveAssets } from './assets.ts'
+import { escapedHtml as escaped, ownPolicy, serveAssets } from './assets.ts'
 
 export interface DocsPageOptions {
   /** Where the OpenAPI document is, as the browser asks for it. Its YAML is expected beside it. */
@@ -9,18 +9,6 @@ export interface DocsPageOptions {
   /** Default: `REST API`. */
   readonly title?: string
 }
-
-/** Nothing from elsewhere and nothing inline; requests go to this server alone, which is the API that is tried. */
-const policy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
 
 const locate = createRequire(import.meta.url)
 
@@ -42,7 +30,7 @@ export function docsPage(app: FastifyInstance, { specUrl, title = 'REST API' }: 
       { path: '/docs/swagger-ui.css', type: style, make: distributed('swagger-ui.css') },
       { path: '/docs/favicon.png', type: 'image/png', make: distributed('favicon-32x32.png') },
     ],
-    policy,
+    ownPolicy,
   )
 }
 
