@@ -1,6 +1,7 @@
 import { MessageMalformed } from '../../bus/message.ts'
 import { Rejected } from '../failure.ts'
-import { Advance, outputsTask, retryTime, type Surroundings } from './execution-advance.ts'
+import { advance, begin, outputsTask } from './execution-advance.ts'
+import { Decision, type Surroundings } from './execution-decision.ts'
 import {
   EndRequested,
   ExecutionEnded,
@@ -17,6 +18,7 @@ import {
 } from './execution-facts.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from './execution-state.ts'
 import { type FlowPlan, type TaskPlan, tasksOf } from './flow-plan.ts'
+import { retryTime } from './retry-time.ts'
 import type { Failure, TaskResult, Value } from './task-result.ts'
 import { awaits, isTurn, type Turn, turnOf } from './turn.ts'
 
@@ -74,65 +76,67 @@ export function decideCommands(
   commands: readonly ExecutionCommand[],
   around: Surroundings,
 ): { readonly facts: readonly ExecutionFact[]; readonly state: ExecutionState } {
-  const advance = new Advance(plan, state, around)
+  const decision = new Decision(state, around)
   for (const command of commands) {
-    if (command.type === 'result') acceptResult(plan, advance, command, around.now)
-    else if (command.type === 'child') acceptChild(plan, advance, command, around.now)
-    else acceptSlot(plan, advance, command, around.now)
+    if (command.type === 'result') acceptResult(plan, decision, command)
+    else if (command.type === 'child') acceptChild(plan, decision, command)
+    else acceptSlot(plan, decision, command)
   }
-  advance.run()
-  return { facts: advance.facts, state: advance.state }
+  advance(plan, decision)
+  return { facts: decision.facts, state: decision.state }
 }
 
 type Slot = Extract<ExecutionCommand, { type: 'slot' | 'nudge' }>
 
-function acceptSlot(plan: FlowPlan, advance: Advance, command: Slot, now: number): void {
+function acceptSlot(plan: FlowPlan, decision: Decision, command: Slot): void {
   if (command.type === 'nudge' || command.granted) {
-    advance.begin(command.type === 'slot')
+    begin(plan, decision, command.type === 'slot')
     return
   }
-  if (isEnded(advance.state.stage) || advance.state.startedAt !== null) return
+  if (isEnded(decision.state.stage) || decision.state.startedAt !== null) return
   const cancels = plan.concurrency?.behavior === 'cancel'
   const failure: Failure = { message: `The flow runs ${plan.concurrency?.limit} times already`, kind: 'refused' }
-  advance.emit(ExecutionEnded.of({ status: cancels ? 'cancelled' : 'failed', at: now, failure }))
+  decision.emit(ExecutionEnded.of({ status: cancels ? 'cancelled' : 'failed', at: decision.now, failure }))
 }
 
 type Result = Extract<ExecutionCommand, { type: 'result' }>
 
-function acceptResult(plan: FlowPlan, advance: Advance, command: Result, now: number): void {
+function acceptResult(plan: FlowPlan, decision: Decision, command: Result): void {
   const { run: key, attempt, startedAt, worker, result } = command
-  const run = advance.state.runs[key]
+  const { now } = decision
+  const run = decision.state.runs[key]
   const turn = turnOf(command)
-  if (isEnded(advance.state.stage) || !awaits(run, turn)) {
+  if (isEnded(decision.state.stage) || !awaits(run, turn)) {
     // The very same result once more is no news.
     const known = run !== undefined && isTurn(run, { ...turn, round: run.round }) && run.status !== 'cancelled'
-    if (!known && run !== undefined) advance.emit(LateResult.of({ run: key, attempt, outcome: result.kind, at: now }))
+    if (!known && run !== undefined) decision.emit(LateResult.of({ run: key, attempt, outcome: result.kind, at: now }))
     return
   }
   const task = findTask(plan, run)
   const detail = { run: key, attempt, task: run.task, startedAt, at: now, worker }
-  if (result.kind === 'success') advance.emit(TaskSucceeded.of({ ...detail, outputs: result.outputs }))
+  if (result.kind === 'success') decision.emit(TaskSucceeded.of({ ...detail, outputs: result.outputs }))
   else if (result.kind === 'skip') {
-    advance.emit(TaskSkipped.of({ run: key, task: run.task, type: run.type, reason: result.reason, at: now }))
+    decision.emit(TaskSkipped.of({ run: key, task: run.task, type: run.type, reason: result.reason, at: now }))
   } else if (result.kind === 'opening') {
     const deadlineAt = task.timeoutMs === null ? null : now + task.timeoutMs
-    advance.emit(TaskOpened.of({ run: key, attempt, opening: result.opening, startedAt, at: now, deadlineAt }))
+    decision.emit(TaskOpened.of({ run: key, attempt, opening: result.opening, startedAt, at: now, deadlineAt }))
   } else {
     const { failure } = result
-    advance.emit(TaskFailed.of({ ...detail, failure, retryAt: retryTime(task.retry, { key, attempt, failure, now }) }))
+    decision.emit(TaskFailed.of({ ...detail, failure, retryAt: retryTime(task.retry, { key, attempt, failure, now }) }))
   }
 }
 
 type Child = Extract<ExecutionCommand, { type: 'child' }>
 
-function acceptChild(plan: FlowPlan, advance: Advance, command: Child, now: number): void {
-  const run = advance.state.runs[command.run]
+function acceptChild(plan: FlowPlan, decision: Decision, command: Child): void {
+  const run = decision.state.runs[command.run]
   const { opening } = run ?? {}
   if (run?.status !== 'waiting' || opening?.kind !== 'child' || opening.executionId !== command.executionId) return
   const { attempt, firstAt: startedAt, task } = run
+  const { now } = decision
   const detail = { run: command.run, attempt, task, startedAt, at: now }
   if (command.status === 'success') {
-    advance.emit(TaskSucceeded.of({ ...detail, outputs: command.outputs }))
+    decision.emit(TaskSucceeded.of({ ...detail, outputs: command.outputs }))
     return
   }
   const why = command.failure === null ? '' : `: ${command.failure.message}`
@@ -141,7 +145,7 @@ function acceptChild(plan: FlowPlan, advance: Advance, command: Child, now: numb
     kind: 'refused',
   }
   const retryAt = retryTime(findTask(plan, run).retry, { key: command.run, attempt, failure, now })
-  advance.emit(TaskFailed.of({ ...detail, failure, retryAt }))
+  decision.emit(TaskFailed.of({ ...detail, failure, retryAt }))
 }
 
 const tasksByName = new WeakMap<FlowPlan, ReadonlyMap<string, TaskPlan>>()
