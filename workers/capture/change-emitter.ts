@@ -1,6 +1,7 @@
 import { Check } from 'typebox/value'
 import { CommandMessage } from '../../schemas/data/change.ts'
-import type { ChangeMessage, ChangePublisher } from './change-log.ts'
+import type { ChangeMessage } from './change-message.ts'
+import type { ChangePublisher } from './change-publisher.ts'
 import type { EventWriter, Tuple } from './row-event.ts'
 
 /** Schemas whose tables are published; `ALL`: every one but the system's and ours, those that are yet to come too. */
