@@ -64,6 +64,7 @@ interface PlatformOptions {
   /** Default: every PostgreSQL of the machine. */
   readonly postgres?: LocalDriverOptions['postgres']
   readonly hungMs?: number
+  readonly promoteMs?: number
   /** Told in the very moment, before the worker goes on. */
   readonly onObservation?: (observation: ProvisioningObservation) => void
 }
@@ -71,7 +72,7 @@ interface PlatformOptions {
 /** A nats-server, the door, and a folder for servers; a worker where the test wants it. */
 export async function platform(
   t: Pick<Test, 'teardown'>,
-  { worker = true, disk, postgres, hungMs, onObservation }: PlatformOptions = {},
+  { worker = true, disk, postgres, hungMs, promoteMs, onObservation }: PlatformOptions = {},
 ): Promise<ProvisioningPlatform> {
   const nats = await testNats(t)
   const home = mkdtempSync(join(tmpdir(), 'busbar-prov-'))
@@ -96,6 +97,7 @@ export async function platform(
       secretKeys,
       ports,
       ...(hungMs !== undefined && { hungMs }),
+      ...(promoteMs !== undefined && { promoteMs }),
       postgres: postgres ?? (async () => findAllPostgres('/usr/bin:/bin', account)),
       mysql: mysqlHere,
     }

@@ -15,15 +15,14 @@ import { admitStandbys } from './standby-access.ts'
 
 /** So long one of the standbys may take to be able to take over; then the old primary is better than none. */
 const chooseMs = 10_000
-/** The longest it may take to read what the old primary had not sent. */
-const promoteMs = 600_000
 
 /**
  * Another server becomes the primary, at the same port. The old one is ended for good before; what it has committed and not sent
- * is taken out of its write-ahead log. It comes back as a standby by a repair.
+ * is taken out of its write-ahead log. It comes back as a standby by a repair; where the other does not become the primary, as what it
+ * was.
  */
 export function failoverPlan(place: LocalPlace): Plan {
-  return { steps: [fence(place), choose(place), promote(place)], undo: [] }
+  return { steps: [fence(place), choose(place), promote(place)], undo: [goBack(place)] }
 }
 
 function fence(place: LocalPlace): Step {
@@ -146,7 +145,7 @@ function promote(place: LocalPlace): Step {
           restore_command: restoreCommand(logFolders(opened, former)),
         }
         await opened.control.start(node, { settings, signal })
-        await promoted(node, signal)
+        await promoted(node, place.promoteMs, signal)
       }
       await archiveRest(former)
       const others = opened.standbys.filter(({ name }) => name !== old.name)
@@ -167,17 +166,37 @@ function promote(place: LocalPlace): Step {
 }
 
 /** Resolves when it has read all there is of the log, and takes writes. */
-async function promoted(node: PostgresNode, signal: AbortSignal): Promise<void> {
+async function promoted(node: PostgresNode, timeoutMs: number, signal: AbortSignal): Promise<void> {
   await withSession(
     node,
     async (client) => {
       await client.query('select pg_promote(false)')
       const isPrimary = async () =>
         !(await client.query<{ still: boolean }>('select pg_is_in_recovery() as still')).rows[0]!.still
-      await waitUntil(isPrimary, { timeoutMs: promoteMs, message: 'The standby does not become the primary.', signal })
+      await waitUntil(isPrimary, { timeoutMs, message: 'The standby does not become the primary.', signal })
     },
     { database: 'postgres' },
   )
+}
+
+/** A standby that is ended as one has taken no write: what the old primary has is all there is. */
+function goBack(place: LocalPlace): Step {
+  return {
+    name: 'GO_BACK',
+    async run({ instance, operation }) {
+      const opened = await openPostgres(place, instance)
+      const node = opened.primary()
+      const old = instance.members.find(({ name }) => name === operation.data.old)
+      if (old === undefined || old.name === instance.primary) return undefined
+      if (!isFormer(opened.nodeOf(old)) || !isStandby(node)) return undefined
+      await opened.control.fence(node)
+      // Until then it could become one.
+      if (!isStandby(node)) return undefined
+      const ports: Readonly<Record<string, number>> = { [old.name]: node.port, [instance.primary!]: old.port }
+      const members = instance.members.map((each) => ({ ...each, port: ports[each.name] ?? each.port }))
+      return { facts: [facts.members.of({ members, primary: old.name, at: Date.now() })] }
+    },
+  }
 }
 
 function degraded(name: string) {

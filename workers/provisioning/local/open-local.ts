@@ -24,11 +24,14 @@ export interface LocalDriverOptions {
   readonly mysql?: () => Promise<MysqlInstallation | null>
   /** How long a server without a standby may hang before it is ended and started again. Default 30,000. */
   readonly hungMs?: number
+  /** How long a standby that takes over may read what the old primary had not sent. Default 600,000. */
+  readonly promoteMs?: number
   /** Fetches MariaDB. @throws with a text for the user */
   readonly installMysql?: () => Promise<void>
 }
 
 const defaultHungMs = 30_000
+const defaultPromoteMs = 600_000
 
 /** The driver for servers on this machine; its supervisor is started when the first of them is. */
 export function openLocalDriver(options: LocalDriverOptions, view: InstanceView): Driver {
@@ -49,6 +52,7 @@ export function openLocalDriver(options: LocalDriverOptions, view: InstanceView)
     mysql: options.mysql ?? (async () => null),
     installMysql: options.installMysql ?? (() => Promise.reject(new Error('This cannot be done here'))),
     hungMs: options.hungMs ?? defaultHungMs,
+    promoteMs: options.promoteMs ?? defaultPromoteMs,
     supervisor: supervised.get,
     instances: view.instances,
   }

@@ -40,6 +40,8 @@ export interface LocalPlace {
   readonly supervisor: () => Promise<Supervisor>
   /** How long a server may take connections and say nothing before it is ended. */
   readonly hungMs: number
+  /** The longest a standby that takes over may read what the old primary had not sent. */
+  readonly promoteMs: number
   /** Every instance that is known. */
   readonly instances: () => readonly Instance[]
 }
