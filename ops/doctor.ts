@@ -12,7 +12,8 @@ import { adviceFor } from './local/nats-fetch.ts'
 import { findPostgres, postgresVersion } from './local/postgres-binaries.ts'
 import { postgresHome } from './local/postgres-home.ts'
 import { replicationFindings } from './replication.ts'
-import { gatewayPort, roles } from './roles.ts'
+import { gatewayPort } from './role-options.ts'
+import { roles } from './roles.ts'
 import { searchPath } from './settings.ts'
 
 interface Diagnosis {

@@ -28,3 +28,17 @@ export function jwtOptions(config: Config): AuthenticatorOptions {
   const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   return { ...set, roleClaim: config['app.jwt.role-claim'], required: config['app.jwt.required'] }
 }
+
+/** Keys of the gateways' ports. */
+export type GatewayPortKey =
+  | 'gateway.rest.port'
+  | 'gateway.graphql.port'
+  | 'gateway.graphql-mysql.port'
+  | 'gateway.functions.port'
+  | 'gateway.provisioning.port'
+  | 'gateway.workflows.port'
+
+/** `server.port` is for the one gateway of a process, its own key for any number of them. */
+export function gatewayPort(config: Config, key: GatewayPortKey): number {
+  return config['server.port'] ?? config[key]
+}
