@@ -1,3 +1,4 @@
+import type { PubAck } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
 import { isNothingFound } from './load.ts'
 import { newId } from './message.ts'
@@ -56,6 +57,16 @@ export async function counterValues(bus: Bus, names: readonly CounterName[]): Pr
   }
   return subjects.map((subject) => found.get(subject) ?? 0)
 }
+
+/** Adds at once, under one id once; the total with it, in the order in which the bus has the additions. @throws {BusUnavailable} */
+export async function addToCounter(bus: Bus, name: CounterName, n: number, id = newId()): Promise<number> {
+  const headers = { 'Nats-Msg-Id': id, 'Nats-Incr': signed(n) }
+  // The client's type of the answer does not know of counters.
+  const { val }: PubAck & { readonly val?: string } = await publish(bus, { subject: counterSubject(...name), headers })
+  return val === undefined ? await counterValue(bus, name) : Number(val)
+}
+
+const signed = (n: number): string => (n < 0 ? String(n) : `+${n}`)
 
 export function openCounters(bus: Bus, { flushMs = 1_000, onObservation }: CountersOptions = {}): Counters {
   const counters = new BufferedCounters(bus)
@@ -124,7 +135,7 @@ class BufferedCounters {
   }
 
   async #send(subject: string, { id, n }: Sum): Promise<void> {
-    const headers = { 'Nats-Msg-Id': id, 'Nats-Incr': n < 0 ? String(n) : `+${n}` }
+    const headers = { 'Nats-Msg-Id': id, 'Nats-Incr': signed(n) }
     await publish(this.#bus, { subject, headers })
     this.#sending.delete(subject)
   }

@@ -21,6 +21,8 @@ export interface TopologyOptions {
   readonly changeAgeMs?: number
   /** How much of row changes stays. Default: no limit. */
   readonly changeBytes?: number
+  /** How much functions may keep. Default: no limit. */
+  readonly functionsBytes?: number
 }
 
 /** A stream as we want it; what is left out is the server's to choose. */
@@ -63,7 +65,7 @@ export const keptSamples = 100
 
 /** Every stream of the platform. The one place where streams are declared. */
 export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[] {
-  const { changeStream = 'cdc-stream', changeAgeMs = 7 * day, changeBytes = -1 } = options
+  const { changeStream = 'cdc-stream', changeAgeMs = 7 * day, changeBytes = -1, functionsBytes = -1 } = options
   const log = (name: string, subjects: string[], maxAgeMs: number, maxBytes = -1) =>
     stream(options, { name, subjects, max_age: nanos(maxAgeMs), max_bytes: maxBytes, discard: DiscardPolicy.Old })
   // What is told beside the facts: a power cut may take the last moment of it.
@@ -154,7 +156,7 @@ export function streamSpecs(options: TopologyOptions = {}): readonly StreamSpec[
     stream(options, { name: 'COUNTERS', subjects: ['count.>'], allow_msg_counter: true, max_msgs_per_subject: 1 }),
     objectStore(options, bodyStore),
     bucket(options, platformBucket),
-    bucket(options, functionsBucket),
+    { ...bucket(options, functionsBucket), max_bytes: functionsBytes },
     bucket(options, workflowsBucket),
   ]
 }

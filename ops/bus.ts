@@ -18,6 +18,7 @@ export async function openBus(config: Config, log: Log, name: string, needs: 'ch
     changeStream,
     changeAgeMs: config['app.changes.retention-age'],
     changeBytes: config['app.changes.retention-size'],
+    functionsBytes: config['app.functions.kv-total-size'],
   })
   try {
     const wanted = needs === 'all' ? specs : specs.filter((spec) => spec.name === changeStream)

@@ -59,6 +59,7 @@ export async function startFunctionsWorker({ config, log }: RoleContext): Promis
     ...secretKeys(config),
     timeoutMs: config['app.functions.timeout'],
     hosts: isolateLimits(config),
+    kv: { maxBytes: config['app.functions.kv-size'] },
     egress: { allow: config['app.functions.fetch-allow'] ?? [], deny: config['app.functions.fetch-deny'] ?? [] },
     changeStream: config['app.nats.stream-name'],
     source: config['app.changes.source'],

@@ -232,6 +232,18 @@ export const configKeys = {
     'Resident memory of one isolate host process; it is replaced when it takes more',
     { unit: 'bytes' },
   ),
+  'app.functions.kv-size': key(
+    Type.Integer({ minimum: 65_536, maximum: 68_719_476_736 }),
+    16_777_216,
+    'What one function may keep in its store, keys and values',
+    { unit: 'bytes' },
+  ),
+  'app.functions.kv-total-size': key(
+    Type.Integer({ minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER }),
+    2_147_483_648,
+    'How much disk the stores of all functions may take; functions are told that they are full a sixteenth before that',
+    { unit: 'bytes' },
+  ),
   'app.functions.cpu-limit': key(
     milliseconds(10, 900_000),
     undefined,

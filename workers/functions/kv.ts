@@ -1,13 +1,9 @@
-import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { asking, publish } from '../../bus/publish.ts'
-import { ownedKeySubject, ownedKeysSubject, unescapeToken } from '../../bus/subject.ts'
+import { ownedKeySubject, ownedKeysSubject } from '../../bus/subject.ts'
 import { functionsBucket, maxValueBytes } from '../../bus/topology.ts'
-
-/** What a function asked of its store and may not have; the text is for its author. */
-export class KvRefused extends Error {
-  override readonly name = 'KvRefused'
-}
+import { type KvLimits, KvRefused, KvRoom } from './kv-room.ts'
+import { keyOf, sizeOf, functionsStream as stream } from './kv-size.ts'
 
 export interface KeyPage {
   readonly keys: readonly string[]
@@ -19,7 +15,7 @@ export interface KeyPage {
 export interface FunctionKv {
   /** Null when there is none. */
   get(functionId: string, key: string): Promise<string | null>
-  /** `ttlSeconds`: forgotten after it. Default never. */
+  /** `ttlSeconds`: forgotten after it. Default never. @throws {KvFull} */
   put(functionId: string, key: string, json: string, ttlSeconds?: number): Promise<void>
   delete(functionId: string, key: string): Promise<void>
   /** In the order of the keys. */
@@ -31,14 +27,10 @@ export interface FunctionKv {
   clear(functionId: string, until: number): Promise<void>
 }
 
-const stream = `KV_${functionsBucket}`
 const maxKeyBytes = 512
-const maxKeys = 10_000
-const countedMs = 60_000
-const countedParts = 16
 const maxPage = 1_000
 
-export function functionKv(bus: Bus): FunctionKv {
+export function functionKv(bus: Bus, limits: KvLimits = {}): FunctionKv {
   const subjectOf = (functionId: string, key: string) => ownedKeySubject(functionsBucket, functionId, checked(key))
   const keysOf = async (functionId: string): Promise<string[]> => {
     const filter = ownedKeysSubject(functionsBucket, functionId)
@@ -47,26 +39,22 @@ export function functionKv(bus: Bus): FunctionKv {
   }
   const last = (subject: string) => asking(bus, () => bus.manager.direct.getMessage(stream, { last_by_subj: subject }))
   const purge = (what: { filter: string; seq?: number }) => asking(bus, () => bus.manager.streams.purge(stream, what))
-  /** New keys that each function may have before its keys are counted again. */
-  const room = new LRUCache<string, number>({ max: 10_000, ttl: countedMs })
-  const takeRoom = async (functionId: string) => {
-    const left = room.get(functionId) ?? (await roomOf(functionId))
-    if (left < 1) throw new KvRefused(`A function has at most ${maxKeys} keys`)
-    if (left === 1) room.delete(functionId)
-    else room.set(functionId, left - 1)
-  }
-  // A part of what is free: other workers count, too.
-  const roomOf = async (functionId: string) => Math.ceil((maxKeys - (await keysOf(functionId)).length) / countedParts)
+  const room = new KvRoom(bus, limits)
   return {
     async get(functionId, key) {
       return (await last(subjectOf(functionId, key)))?.string() ?? null
     },
     async put(functionId, key, json, ttlSeconds) {
       const subject = subjectOf(functionId, key)
-      if (Buffer.byteLength(json) > maxValueBytes) throw new KvRefused(`A value has at most ${maxValueBytes} bytes`)
-      if ((await last(subject)) === null) await takeRoom(functionId)
+      const bytes = Buffer.byteLength(json)
+      if (bytes > maxValueBytes) throw new KvRefused(`A value has at most ${maxValueBytes} bytes`)
       const headers = ttlSeconds === undefined ? {} : { 'Nats-TTL': `${wholeSeconds(ttlSeconds)}s` }
-      await publish(bus, { subject, body: json, headers })
+      const before = await last(subject)
+      const more =
+        before === null
+          ? { keys: 1, bytes: sizeOf(keyOf(subject), bytes) }
+          : { keys: 0, bytes: bytes - before.data.length }
+      await room.write(functionId, more, () => publish(bus, { subject, body: json, headers }))
     },
     async delete(functionId, key) {
       await purge({ filter: subjectOf(functionId, key) })
@@ -98,8 +86,4 @@ function checked(key: string): string {
 function wholeSeconds(seconds: number): number {
   if (!Number.isFinite(seconds) || seconds < 1) throw new KvRefused('expirationTtl is a number of seconds from 1')
   return Math.ceil(Math.min(seconds, 10 * 365 * 86_400))
-}
-
-function keyOf(subject: string): string {
-  return unescapeToken(subject.slice(subject.lastIndexOf('.') + 1).replaceAll('=', '%'))
 }

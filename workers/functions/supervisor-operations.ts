@@ -1,4 +1,5 @@
-import { type FunctionKv, KvRefused } from './kv.ts'
+import type { FunctionKv } from './kv.ts'
+import { KvFull, KvRefused } from './kv-room.ts'
 import { pack, unpack } from './sandbox/wire.ts'
 
 /** Answers an operation of a function in `settle`'s form: `'='` + packet or `'!'` + JSON `{name, message}`. Never throws. */
@@ -21,6 +22,7 @@ export function supervisorOperations(kv: KvAccess, fetch: PerformOperation): Per
       if (name === 'fetch') return await fetch(functionId, name, argument, signal)
       return `=${await keyValue(kv, functionId, name, argument)}`
     } catch (error) {
+      if (error instanceof KvFull) return refused('QuotaExceededError', error.message)
       if (error instanceof KvRefused) return refused('TypeError', error.message)
       return refused('Error', 'The operation is not possible at the moment')
     }

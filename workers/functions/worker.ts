@@ -15,6 +15,7 @@ import { functionFetch } from './fetch.ts'
 import { type FunctionHosts, startFunctionHosts } from './hosts.ts'
 import { serveInvocations } from './invocations.ts'
 import { functionKv } from './kv.ts'
+import type { KvLimits } from './kv-room.ts'
 import { functionLog } from './logs.ts'
 import { programs } from './programs.ts'
 import { type RunObservation, runner } from './runner.ts'
@@ -37,6 +38,8 @@ export interface FunctionWorkerOptions {
   readonly timeoutMs?: number
   /** Of the isolate hosts. */
   readonly hosts: Omit<HostOptions, 'fetch' | 'kv' | 'onLog' | 'onObservation'>
+  /** What a function may keep. */
+  readonly kv?: KvLimits
   /** What functions may fetch. Default: public addresses. */
   readonly egress?: EgressSettings
   /** `app.nats.stream-name` and `app.changes.source`. */
@@ -63,7 +66,7 @@ export async function startFunctionWorker(options: FunctionWorkerOptions): Promi
   const hosts = await startFunctionHosts({
     ...options.hosts,
     fetch: functionFetch({ policy: egressPolicy(options.egress ?? {}) }),
-    kv: functionKv(bus),
+    kv: functionKv(bus, options.kv),
     onLog: ({ functionId, ...line }) => log.write(functionId, line),
     onObservation,
   })
