@@ -5,6 +5,7 @@ import { newId } from '../../bus/message.ts'
 import { pause } from '../../bus/pause.ts'
 import { evolveAll, execution } from '../../schemas/workflows/execution.ts'
 import { decideClaim } from '../../schemas/workflows/execution-decide.ts'
+import type { TaskResult } from '../../schemas/workflows/task-result.ts'
 import { awaits, type Turn } from '../../schemas/workflows/turn.ts'
 import { type Executions, executionPlace } from './executions.ts'
 
@@ -26,6 +27,12 @@ interface Claiming {
   readonly turn: Turn
   /** Nobody waits for it any more. */
   readonly signal: AbortSignal
+}
+
+/** Of a task that must not run twice and is claimed: it has run, in part or to its end. */
+export const claimedByAnother: TaskResult = {
+  kind: 'failure',
+  failure: { message: 'A worker died while it ran, and it must not run twice', kind: 'lost' },
 }
 
 /**

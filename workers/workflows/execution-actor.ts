@@ -9,8 +9,9 @@ import { decideCommands, type ExecutionCommand, findTask } from '../../schemas/w
 import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
+import type { TaskResult } from '../../schemas/workflows/task-result.ts'
 import { isTurn, turnOf } from '../../schemas/workflows/turn.ts'
-import { claim } from './claim.ts'
+import { claim, claimedByAnother } from './claim.ts'
 import { type Executions, executionPlace, type Stored } from './executions.ts'
 import type { FlowPlans } from './flow-plans.ts'
 import { type FollowUp, followUpsOf, outstanding } from './follow-ups.ts'
@@ -34,7 +35,7 @@ export interface ActorContext {
     readonly state: ExecutionState
     readonly run: string
     readonly signal: AbortSignal
-  }) => Promise<Extract<ExecutionCommand, { type: 'result' }>['result']>
+  }) => Promise<TaskResult>
   readonly perform: (stored: Stored, followUp: FollowUp, again: boolean) => Promise<void>
   /** Messages that tasks hang on and nobody has in hand any more, but for those that are held here. */
   readonly lostLeases: (state: ExecutionState, held: ReadonlySet<string>) => Promise<ReadonlySet<string>>
@@ -348,16 +349,15 @@ export class ExecutionActor {
     const task = findTask(plan, state.runs[key]!)
     const startedAt = this.#context.now()
     const { signal, end } = this.#context.running.begin(this.id, key, turn)
-    let result: Extract<ExecutionCommand, { type: 'result' }>['result']
+    let result: TaskResult
     try {
       const once = this.#context.isOnce(task)
       if (
         once &&
         (claimedBy !== null || !(await claim(this.#context, { executionId: this.id, run: key, turn, signal })))
-      ) {
-        const message = 'A worker died while it ran, and it must not run twice'
-        result = { kind: 'failure', failure: { message, kind: 'lost' } }
-      } else {
+      )
+        result = claimedByAnother
+      else {
         if (once) this.#stored = null
         result = await this.#context.run({ plan, task, state, run: key, signal })
       }

@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
-import { type Loaded, lastMessage } from '../../bus/load.ts'
+import type { Loaded } from '../../bus/load.ts'
 import { publish } from '../../bus/publish.ts'
-import { abortSubject, endedSubject, executionSubject, taskSubject } from '../../bus/subject.ts'
+import { abortSubject, endedSubject, executionSubject } from '../../bus/subject.ts'
 import { cancelTimer, setTimer } from '../../bus/timers.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
 import { endMessage } from '../../schemas/workflows/execution-end.ts'
@@ -9,8 +9,7 @@ import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import { type ExecutionState, isEnded, isLive, type Run } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
 import type { Opening } from '../../schemas/workflows/task-result.ts'
-import { type Turn, turnId, turnOf } from '../../schemas/workflows/turn.ts'
-import { isTaskDeferred } from './backlog.ts'
+import { type Turn, turnOf } from '../../schemas/workflows/turn.ts'
 
 /** What is to be done about facts once they are stored. Each can be done again without harm. */
 export type FollowUp =
@@ -35,8 +34,6 @@ export const defaultGroup = 'default'
 const timerPurpose = 'executions'
 const deadlineTimer = 'deadline'
 const slaTimer = 'sla'
-/** Several who find out at the same time that a task was lost bring it once. */
-const anewMs = 60_000
 
 /**
  * What facts that were just decided call for.
@@ -138,38 +135,6 @@ function timer(id: string, at: number | null): readonly FollowUp[] {
 
 function groupOf(plan: FlowPlan, task: string): string {
   return findTask(plan, { task }).workerGroup ?? defaultGroup
-}
-
-/** An attempt at a task, on the queue. */
-export interface QueuedTask {
-  readonly executionId: string
-  readonly run: string
-  readonly attempt: number
-  readonly round: number
-  /** Absent: 0. */
-  readonly generation?: number
-}
-
-/** How a task is brought to the queue. */
-interface Queueing {
-  readonly flowId: string
-  readonly group: string
-  /** Whether it may lie there; `anew`: where it does not, it was lost, though the queue may still know its id. */
-  readonly again: boolean | 'anew'
-}
-
-/** Stored once, however often it is sent within the time in which it can be unanswered. @throws {BusUnavailable} */
-export async function queueTask(bus: Bus, task: QueuedTask, { flowId, group, again }: Queueing): Promise<void> {
-  const id = turnId(task.executionId, task.run, turnOf(task))
-  const subject = taskSubject(group, id)
-  // The queue knows ids for two minutes; a task can lie there, or run, for longer.
-  if (
-    again !== false &&
-    ((await lastMessage(bus, 'TASKS', subject)) !== null || (await isTaskDeferred(bus, group, flowId, id)))
-  )
-    return
-  const own = again === 'anew' ? `${id}/anew/${Math.floor(Date.now() / anewMs)}` : id
-  await publish(bus, { subject, body: JSON.stringify(task), headers: { 'Nats-Msg-Id': own } })
 }
 
 /** @throws {BusUnavailable} */
