@@ -9,8 +9,8 @@ import { startProvisioningWorker } from '../../workers/provisioning/worker.ts'
 import { mysqlHere } from '../provisioning/platform.ts'
 
 /**
- * A worker that has a victim killed once for each step it has recorded, some at once, some in the middle of the next one: itself, the
- * supervisor, the server that is the primary, or the others. What it did is noted in the folder `struck`, for its successors and the test.
+ * A worker that has a victim killed once for each step it has recorded or begins to take back, some at once, some in the middle of the
+ * next one: itself, the supervisor, the server that is the primary, or the others. What it did is noted in the folder `struck`, for its successors and the test.
  */
 interface Plan {
   readonly natsUrl: string
@@ -102,11 +102,12 @@ await startProvisioningWorker({
   observeMs: 500,
   onObservation: (observation) => {
     console.log(JSON.stringify(observation, (_key, value) => (value instanceof Error ? value.message : value)))
-    if (observation.type !== 'operation-step') return
+    if (observation.type !== 'operation-step' && observation.type !== 'operation-undoing') return
     const target = targets.get(observation.projectId)
+    const what = observation.type === 'operation-step' ? observation.operation : 'undoing'
     setTimeout(() => {
       try {
-        strike(`${observation.projectId} ${observation.operation} ${observation.step}`, target)
+        strike(`${observation.projectId} ${what} ${observation.step}`, target)
       } catch {
         // There is nobody to strike yet.
       }

@@ -23,6 +23,8 @@ export interface Round {
 /** What a turn is checked with. */
 export interface Scene extends ProvisioningPlatform {
   readonly query: (url: string, sql: string) => Promise<readonly Record<string, unknown>[]>
+  /** Of `shop`, as it was before the turn began. */
+  readonly url: string
   /** The rows that were committed before the turn began. */
   readonly before: readonly number[]
   /** Which rows there are. */
@@ -118,12 +120,12 @@ function temporary(home: string): string {
 }
 
 /** Somebody who writes rows and remembers which of them were committed. */
-function writer(url: string, query: StepsTable['query']) {
+function writer(url: () => string, query: StepsTable['query']) {
   const committed: number[] = []
   let next = 1
   const write = async () => {
     const id = next++
-    await query(url, `insert into kept values (${id})`)
+    await query(url(), `insert into kept values (${id})`)
     committed.push(id)
   }
   return {
@@ -164,18 +166,19 @@ export async function outliveSteps(t: Test, table: StepsTable, round: Round): Pr
   }
   await begun(['POST', '/api/provision', wanted])
   t.equal(await ended(t, p, 'shop', 'CREATE'), 'SUCCEEDED', 'it is made')
-  const url = await urlOf(p, 'shop')
+  let url = await urlOf(p, 'shop')
   await eventually(() => query(url, 'create table if not exists kept (id int primary key)'))
   const rows = async (of: string) => (await query(of, 'select id from kept order by id')).map(({ id }) => Number(id))
-  const { committed, write, during } = writer(url, query)
+  const { committed, write, during } = writer(() => url, query)
   for (const { type, project, begin, ends, check } of turns) {
     await eventually(write)
-    const scene: Scene = { ...p, query, rows, before: [...committed] }
+    const scene: Scene = { ...p, query, rows, url, before: [...committed] }
     await begun(typeof begin === 'function' ? await begin(scene) : begin)
     const how = await during(ended(t, p, project, type))
     t.match(how, ends, `${type}: is finished, or taken back`)
     const [found, expected] = (await check?.(scene, how)) ?? []
     t.same(found, expected, `${type}: it is as it says`)
+    url = await eventually(() => urlOf(p, 'shop'))
     const kept = new Set(await eventually(() => rows(url)))
     const lost = committed.filter((id) => !kept.has(id))
     t.strictSame(await lastStrays(p), [], `${type}: nothing half made is left`)
