@@ -1,21 +1,17 @@
-import { AppendConflict, append } from '../../bus/append.ts'
+import { AppendConflict } from '../../bus/append.ts'
 import { type Bus, BusUnavailable } from '../../bus/connect.ts'
-import { carrying, longerTrail, trailAfter } from '../../bus/decide.ts'
-import type { Place } from '../../bus/load.ts'
-import { newId, partsOf } from '../../bus/message.ts'
 import { pauseUnlessBack } from '../../bus/pause.ts'
-import { execution } from '../../schemas/workflows/execution.ts'
 import { decideCommands, type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
-import type { ExecutionFact } from '../../schemas/workflows/execution-facts.ts'
 import { type ExecutionState, isEnded, type Run } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan, TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import type { TaskResult } from '../../schemas/workflows/task-result.ts'
 import { isTurn, turnOf } from '../../schemas/workflows/turn.ts'
 import { claim, claimedByAnother } from './claim.ts'
-import { type Executions, executionPlace, type Stored } from './executions.ts'
+import type { Executions, Stored } from './executions.ts'
 import type { FlowPlans } from './flow-plans.ts'
 import { type FollowUp, followUpsOf, outstanding } from './follow-ups.ts'
 import type { RunningTasks } from './running-tasks.ts'
+import { doubtsOf, isOverdue, maxUnsavedMs, mustBeStored, type Unsaved, type Waiting } from './unsaved.ts'
 
 /** What an actor needs of the engine. */
 export interface ActorContext {
@@ -48,33 +44,7 @@ export interface ActorContext {
 /** How a message came. */
 export type Handling = Pick<Waiting, 'again'> & Partial<Pick<Waiting, 'bears' | 'at'>>
 
-interface Waiting {
-  readonly command: ExecutionCommand
-  /** Id of the message that brought it, or whose task it is the result of. */
-  readonly lease: string
-  /** Nobody knows what became of an earlier delivery. */
-  readonly again: boolean
-  /** Whether tasks may hang on its message; those that cannot hang on any go to the queue. */
-  readonly bears: boolean
-  /** What time it is at least: the bus's clock may be ahead of ours. */
-  readonly at: number
-  /** Null for the result of a task that runs here. */
-  readonly handled: PromiseWithResolvers<void> | null
-}
-
-interface Unsaved {
-  readonly facts: ExecutionFact[]
-  readonly taken: Waiting[]
-  state: ExecutionState
-  /** What it was decided on. */
-  readonly stored: Stored
-  readonly since: number
-}
-
 const maxBatch = 200
-/** Pure steps are recorded together up to this many facts, or after this time. */
-const maxUnsavedFacts = 100
-const maxUnsavedMs = 50
 const retryMs = 250
 const none: ReadonlySet<string> = new Set()
 
@@ -86,7 +56,6 @@ const none: ReadonlySet<string> = new Set()
 export class ExecutionActor {
   readonly id: string
   readonly #context: ActorContext
-  readonly #place: Place
   #stored: Stored | null
   readonly #queue: Waiting[] = []
   /** Decided and not stored: taken back when somebody else was faster. */
@@ -101,7 +70,6 @@ export class ExecutionActor {
     this.id = id
     this.#stored = seen
     this.#context = context
-    this.#place = executionPlace(id)
   }
 
   /** Resolves when the message can be acknowledged. @throws what stops it from being handled, but for a bus that is away. */
@@ -212,7 +180,7 @@ export class ExecutionActor {
     this.#unsaved.facts.push(...facts)
     this.#unsaved.taken.push(...batch)
     this.#unsaved.state = state
-    if (this.#mustSaveNow(plan)) await this.#save(plan)
+    if (mustBeStored(plan, this.#unsaved, this.#context.isPure)) await this.#save(plan)
     if (this.#unsaved !== null || this.#stored !== null)
       this.#startTasks(plan, this.#unsaved?.state ?? this.#stored!.state)
     this.#release()
@@ -225,29 +193,23 @@ export class ExecutionActor {
 
   #mustSave(): boolean {
     if (this.#unsaved === null) return false
-    return this.#context.running.isEmpty(this.id) || performance.now() - this.#unsaved.since > maxUnsavedMs
-  }
-
-  /** Unless all that comes next is pure and runs here: that can be done again, and is recorded with what follows. */
-  #mustSaveNow(plan: FlowPlan): boolean {
-    const { facts, taken, state, since } = this.#unsaved!
-    if (facts.length > maxUnsavedFacts || performance.now() - since > maxUnsavedMs) return true
-    if (taken.some(({ again }) => again)) return true
-    const next = Object.values(state.runs).filter(({ status }) => status === 'scheduled')
-    if (next.length === 0) return true
-    if (followUpsOf(plan, facts, state, {}).some(({ type }) => type !== 'timer')) return true
-    return !next.every((run) => run.lease !== null && this.#context.isPure(findTask(plan, run)))
+    return this.#context.running.isEmpty(this.id) || isOverdue(this.#unsaved)
   }
 
   async #save(plan: FlowPlan): Promise<void> {
-    const { facts, taken, state, stored: before } = this.#unsaved!
+    const unsaved = this.#unsaved!
+    const { facts, taken, state, stored: before } = unsaved
     const followUps = followUpsOf(plan, facts, state, before.state.runs)
     const timers = followUps.filter((followUp) => followUp.type === 'timer')
     if (facts.length > 0) {
       if (isEnded(state.stage)) await this.#context.flushLogs(this.id)
       // Ahead of what asks for them: whoever dies in between would let them come late.
       await this.#setTimers(timers, before)
-      this.#stored = await this.#append(before, facts, state, taken[0]!.lease)
+      this.#stored = await this.#context.executions.append(this.id, before, {
+        facts,
+        state,
+        causation: taken[0]!.lease,
+      })
     }
     this.#unsaved = null
     // From here on nothing is taken back: what is left to do is in the state.
@@ -255,13 +217,7 @@ export class ExecutionActor {
     for (const { lease, handled } of taken) {
       if (handled !== null) this.#held.set(lease, (this.#held.get(lease) ?? new Set()).add(handled))
     }
-    const again = taken.some((each) => each.again)
-    const swept = taken.some(({ command }) => command.type === 'nudge' && command.sweep === true)
-    // Whoever cancels from outside stores the end, and leaves what follows to us.
-    const asks = taken.some(({ command, handled }) => {
-      return handled !== null && (command.type === 'nudge' || command.type === 'slot')
-    })
-    const endedOutside = facts.length === 0 && isEnded(state.stage) && asks
+    const { again, swept, endedOutside } = doubtsOf(unsaved)
     const stored = this.#stored ?? before
     const left =
       again || endedOutside
@@ -275,30 +231,6 @@ export class ExecutionActor {
 
   async #setTimers(timers: readonly FollowUp[], stored: Stored): Promise<void> {
     await Promise.all(timers.map((timer) => this.#context.perform(stored, timer, false)))
-  }
-
-  /** In several messages where it has to be: whoever finds only some of them decides what follows from those, which is the rest. */
-  async #append(
-    before: Stored,
-    facts: readonly ExecutionFact[],
-    state: ExecutionState,
-    lease: string,
-  ): Promise<Stored> {
-    const parts = partsOf(facts)
-    let { sequence, trail } = before
-    let id = ''
-    for (const [index, part] of parts.entries()) {
-      id = newId()
-      const isLast = index === parts.length - 1
-      const carried = isLast ? carrying(execution, state, { trail, facts: part }) : { trail: longerTrail(trail, part) }
-      const message = { id, facts: part, actor: 'busbar', causation: lease, ...carried }
-      const appending = { ...this.#place, expectedSequence: sequence, events: execution.events, message }
-      ;({ sequence } = await append(this.#context.bus, appending))
-      trail = trailAfter(carried, sequence)
-    }
-    const stored = { state, sequence, id, trail }
-    this.#context.executions.keep(this.id, stored)
-    return stored
   }
 
   async #lost(state: ExecutionState): Promise<ReadonlySet<string>> {
