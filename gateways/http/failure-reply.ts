@@ -13,17 +13,32 @@ export interface Failure {
   readonly fault: boolean
 }
 
+interface FastifyFailure {
+  readonly code: ErrorCode
+  readonly text: string
+  /** What of the request it is about. */
+  readonly field?: string
+}
+
 /** Fastify's own refusals by its code, in our words. */
-const fastifyFailures: Readonly<Record<string, { readonly code: ErrorCode; readonly text: string }>> = {
+const fastifyFailures: Readonly<Record<string, FastifyFailure>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'http/payload-too-large', text: 'The request body is larger than the limit' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: {
     code: 'http/unsupported-media-type',
     text: 'The request body must be sent with Content-Type: application/json',
   },
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: 'http/bad-request', text: 'Content-Length does not match the body' },
-  FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'http/bad-request', text: 'The request body is empty' },
-  FST_ERR_MAX_PARAM_LENGTH: { code: 'http/bad-request', text: 'A segment of the path is longer than the limit' },
-  FST_ERR_BAD_URL: { code: 'http/bad-request', text: 'The URL has a malformed percent escape' },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
+    code: 'http/bad-request',
+    text: 'Content-Length does not match the body',
+    field: 'Content-Length',
+  },
+  FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'http/bad-request', text: 'The request body is empty', field: 'body' },
+  FST_ERR_MAX_PARAM_LENGTH: {
+    code: 'http/bad-request',
+    text: 'A segment of the path is longer than the limit',
+    field: 'path',
+  },
+  FST_ERR_BAD_URL: { code: 'http/bad-request', text: 'The URL has a malformed percent escape', field: 'path' },
 }
 
 const busRetrySeconds = 2
@@ -43,7 +58,11 @@ export function failureOf(error: unknown): Failure {
     return { status: 503, code: 'http/unavailable', text, retryAfterSeconds: busRetrySeconds, fault: false }
   }
   const known = fastifyFailures[fastifyCode(error)]
-  if (known) return { ...known, status: errorCodes[known.code].status, fault: false }
+  if (known) {
+    const { code, text, field } = known
+    const details = field === undefined ? null : { field, reason: text }
+    return { code, text, details, status: errorCodes[code].status, fault: false }
+  }
   const text = 'Something went wrong on our side; the requestId finds it in the log'
   return { status: 500, code: 'http/internal', text, fault: true }
 }

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { Rejected } from '../../schemas/failure.ts'
 import { isPlainText, notPlainText } from '../../schemas/plain-text.ts'
+import { namesMistake } from './json-names.ts'
 
 /** What is refused of a request. `reason` goes on behind the name of the field: `must be a text`. */
 export function invalid(field: string, reason: string): Rejected {
@@ -35,11 +36,13 @@ export function bodyOf(request: FastifyRequest, members: readonly string[]): Rea
   throw invalid(unknown.slice(0, 100), `is no field here: ${thereIs(members)}`)
 }
 
-/** The body as an object of whatever members; empty when there is none. @throws {Rejected} `http/bad-request` */
+/** The body as an object of whatever members, none of them twice; empty when there is none. @throws {Rejected} `http/bad-request` */
 export function mapOf({ body }: FastifyRequest): Readonly<Record<string, unknown>> {
   const text = Buffer.isBuffer(body) ? body.toString('utf8').trim() : ''
   if (text === '') return {}
   const value = parsedBody(text)
+  const mistake = namesMistake(text)
+  if (mistake !== null) throw invalid(mistake.field, mistake.reason)
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
   throw invalid('body', 'must be a JSON object')
 }

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { stringify } from 'yaml'
+import { refuseUnreadQueries } from '../http/unread-queries.ts'
 import { insightOperations } from './openapi-insight.ts'
 import { instanceOperations } from './openapi-instances.ts'
 import type { Operation, Operations } from './openapi-parts.ts'
@@ -10,6 +11,7 @@ export const operations: Operations = { ...instanceOperations, ...insightOperati
 
 /** `GET /api/openapi.json`, and `.yaml`: OpenAPI 3.1. */
 export function openApiRoutes(app: FastifyInstance): void {
+  refuseUnreadQueries(app, (method, url) => operations[`${method} ${pathOf(url)}`])
   let made: string | null = null
   const document = () => {
     made ??= JSON.stringify(documentOf())

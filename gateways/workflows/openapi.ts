@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { stringify } from 'yaml'
+import { refuseUnreadQueries } from '../http/unread-queries.ts'
 import { auditOperations, auditSchemas } from './openapi-audit.ts'
 import { credentialOperations, credentialSchemas } from './openapi-credentials.ts'
 import { executionOperations, executionSchemas } from './openapi-executions.ts'
@@ -38,6 +39,7 @@ export function openApiRoutes(app: FastifyInstance): void {
   app.addHook('onRoute', ({ method, url, config }) => {
     for (const each of [method].flat()) roles.set(`${each} ${pathOf(url)}`, config?.role ?? 'public')
   })
+  refuseUnreadQueries(app, (method, url) => operations[`${method} ${pathOf(url)}`], 'ticket')
   let made: string | null = null
   const document = () => {
     made ??= JSON.stringify(documentOf(roles))

@@ -5,10 +5,10 @@ import type { FollowObservation } from '../../bus/follow.ts'
 import { keyRing, type SecretKeys } from '../../bus/sealed.ts'
 import { openPositions } from '../../projections/positions.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
-import { Rejected } from '../../schemas/failure.ts'
 import { consolePage } from '../http/console.ts'
 import { docsPage } from '../http/docs-page.ts'
 import { refuseOtherMethods } from '../http/methods.ts'
+import { invalid } from '../http/request.ts'
 import { createHttpServer } from '../http/server.ts'
 import { registerWebSockets } from '../http/websocket.ts'
 import { approvalRoutes } from './approvals.ts'
@@ -133,7 +133,7 @@ async function createApp(service: WorkflowService, options: WorkflowGatewayOptio
   })
   app.addHook('onRequest', async ({ url }) => {
     // No id has one, and the database takes none in a text.
-    if (/^[^?]*%00/.test(url)) throw new Rejected('http/bad-request', 'The path holds a NUL')
+    if (/^[^?]*%00/.test(url)) throw invalid('path', 'must not hold a NUL')
   })
   app.addContentTypeParser(yamlTypes, { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   await registerWebSockets(app, { maxPayloadBytes: maxSocketPayloadBytes })
