@@ -1,14 +1,8 @@
 import { JetStreamApiCodes, JetStreamApiError } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
+import { type EncodedMessage, encodeMessage, messageIdHeader } from './envelope.ts'
 import { lastMessage, type Place } from './load.ts'
-import {
-  type EncodedMessage,
-  type EventSet,
-  encodeMessage,
-  type Fact,
-  type Message,
-  messageIdHeader,
-} from './message.ts'
+import type { EventSet, Fact, Message } from './message.ts'
 import { putAside } from './objects.ts'
 import { asking, publishOnce, untilAnswered } from './publish.ts'
 

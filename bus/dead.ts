@@ -1,6 +1,6 @@
 import { type JsMsg, RetentionPolicy, type StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
-import { type HeaderReader, messageIdHeader } from './message.ts'
+import { type HeaderReader, messageIdHeader } from './envelope.ts'
 import { asking, publish } from './publish.ts'
 import { deadSubject, deadSubjects } from './subject.ts'
 

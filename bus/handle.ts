@@ -1,7 +1,8 @@
 import type { JsMsg } from '@nats-io/jetstream'
 import { type Bus, BusUnavailable } from './connect.ts'
 import { buryMessage } from './dead.ts'
-import { type HeaderReader, MessageMalformed } from './message.ts'
+import type { HeaderReader } from './envelope.ts'
+import { MessageMalformed } from './message.ts'
 import { pause, pauseUnlessBack } from './pause.ts'
 
 /** A message in the hands of a handler. */

@@ -1,5 +1,5 @@
+import type { HeaderReader } from './envelope.ts'
 import { KvInvalid } from './kv.ts'
-import type { HeaderReader } from './message.ts'
 import { unescapeToken } from './subject.ts'
 import { maxValueBytes } from './topology.ts'
 

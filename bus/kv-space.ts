@@ -1,6 +1,7 @@
 import { DeliverPolicy, type StoredMsg } from '@nats-io/jetstream'
 import { AppendConflict, settle } from './append.ts'
 import type { Bus } from './connect.ts'
+import { messageIdHeader } from './envelope.ts'
 import { KvConflict, KvInvalid } from './kv.ts'
 import {
   checkedKey,
@@ -13,7 +14,7 @@ import {
   keyOf,
   tombstoneHeaders,
 } from './kv-entry.ts'
-import { messageIdHeader, newId } from './message.ts'
+import { newId } from './message.ts'
 import { asking, publishOnce } from './publish.ts'
 import { ownedKeySubject, ownedKeysSubject } from './subject.ts'
 

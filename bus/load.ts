@@ -1,15 +1,7 @@
 import type { DirectBatchOptions, StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
-import {
-  type Aggregate,
-  decodeMessage,
-  type EventSet,
-  evolved,
-  type Fact,
-  type HeaderReader,
-  type Message,
-  type Trail,
-} from './message.ts'
+import { decodeMessage, type HeaderReader } from './envelope.ts'
+import { type Aggregate, type EventSet, evolved, type Fact, type Message, type Trail } from './message.ts'
 import { fetchBody } from './objects.ts'
 import { asking } from './publish.ts'
 

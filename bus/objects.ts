@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type ObjectStore, Objm } from '@nats-io/obj'
 import type { Bus } from './connect.ts'
-import type { EncodedMessage, HeaderReader } from './message.ts'
+import type { EncodedMessage, HeaderReader } from './envelope.ts'
 import { asking, BusUnanswered } from './publish.ts'
 import { bodyStore } from './topology.ts'
 

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { HeaderReader } from './message.ts'
+import type { HeaderReader } from './envelope.ts'
 
 /** Where in a distributed trace something happens. Source: https://www.w3.org/TR/trace-context/ */
 export interface Trace {

@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
+import { messageIdHeader } from '../../bus/envelope.ts'
 import { type FollowObservation, follow } from '../../bus/follow.ts'
 import { lastMessage } from '../../bus/load.ts'
-import { messageIdHeader } from '../../bus/message.ts'
 import { credential, type SavedCredential } from '../../schemas/workflows/credential.ts'
 import { cursorOf, placeOfCursor } from './request.ts'
 

@@ -2,15 +2,13 @@ import fc from 'fast-check'
 import t from 'tap'
 import { Type } from 'typebox'
 import { carrying, trailAfter } from '../../bus/decide.ts'
+import { decodeMessage, encodeMessage, type HeaderReader } from '../../bus/envelope.ts'
 import {
   type Aggregate,
   causedId,
-  decodeMessage,
   defineEvent,
   defineEvents,
-  encodeMessage,
   type Fact,
-  type HeaderReader,
   MessageInvalid,
   partsOf,
   type Trail,

@@ -1,9 +1,10 @@
 import { hostname } from 'node:os'
 import type { Bus } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
+import { causationHeader, factsHeader, messageIdHeader, readJson } from '../../bus/envelope.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { carriedState, readMessage, trailFrom } from '../../bus/load.ts'
-import { causationHeader, factsHeader, messageIdHeader, newId, readJson } from '../../bus/message.ts'
+import { newId } from '../../bus/message.ts'
 import {
   abortSubjects,
   backlogSubjects,

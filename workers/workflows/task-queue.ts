@@ -1,7 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
+import { readJson } from '../../bus/envelope.ts'
 import type { Delivery } from '../../bus/handle.ts'
 import { lastMessage } from '../../bus/load.ts'
-import { readJson } from '../../bus/message.ts'
 import { publish } from '../../bus/publish.ts'
 import { taskSubject } from '../../bus/subject.ts'
 import { type ExecutionCommand, findTask } from '../../schemas/workflows/execution-decide.ts'
