@@ -1,5 +1,6 @@
+import type { ConfigKey } from '../schemas/config/key.ts'
 import { writeValue } from '../schemas/config/value.ts'
-import { type ConfigKey, type ConfigName, configKeys, environmentName } from '../schemas/config.ts'
+import { type ConfigName, configKeys, environmentName } from '../schemas/config.ts'
 
 const head = `# Configuration
 

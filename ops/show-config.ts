@@ -1,7 +1,8 @@
+import type { ConfigKey } from '../schemas/config/key.ts'
 import type { LoadedConfig } from '../schemas/config/load.ts'
 import { maskSecret, maskUrl } from '../schemas/config/mask.ts'
 import { writeValue } from '../schemas/config/value.ts'
-import { type ConfigKey, type ConfigName, configKeys } from '../schemas/config.ts'
+import { type ConfigName, configKeys } from '../schemas/config.ts'
 
 /** The effective values with their sources, secrets masked: a table, or JSON `{key: {value, source}}`. */
 export function shownConfig({ values, sources }: LoadedConfig, { json }: { readonly json: boolean }): string {

@@ -1,42 +1,7 @@
-import { type Static, type TSchema, Type } from 'typebox'
+import { type Static, Type } from 'typebox'
+import { type ConfigKey, count, flag, key, list, milliseconds, port, slotName, text, token } from './config/key.ts'
 
-/** One configuration key. Its type says what a value is once read; in text all values are written as described by `unit`. */
-export interface ConfigKey<Schema extends TSchema = TSchema, Default = unknown> {
-  readonly schema: Schema
-  /** Undefined: no value unless somebody gives one. */
-  readonly default: Default
-  /** `ms` takes `1500`, `30s`, `5m`, `2h`, `7d`; `bytes` takes `1048576`, `64KB`, `10MB`, `2GB`. */
-  readonly unit?: 'ms' | 'bytes'
-  readonly doc: string
-  /** Masked wherever it is shown, and never part of an error's text. */
-  readonly secret?: true
-}
-
-interface KeyDetail {
-  readonly unit?: 'ms' | 'bytes'
-  readonly secret?: true
-}
-
-function key<Schema extends TSchema, const Default extends Readonly<Static<Schema>> | undefined>(
-  schema: Schema,
-  value: Default,
-  doc: string,
-  detail: KeyDetail = {},
-): ConfigKey<Schema, Default> {
-  return { schema, default: value, doc, ...detail }
-}
-
-const text = Type.String({ minLength: 1 })
-const list = Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })
-const flag = Type.Boolean()
-const port = Type.Integer({ minimum: 1, maximum: 65_535 })
-const count = (maximum: number, minimum = 1) => Type.Integer({ minimum, maximum })
-const milliseconds = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum })
 const day = 86_400_000
-/** What PostgreSQL takes as the name of a replication slot. */
-const slotName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' })
-/** One token of a NATS subject, and a stream's name. */
-const token = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
 
 /**
  * Every configuration key of the platform. A key's environment name is the key in capitals with `_` for every dot and

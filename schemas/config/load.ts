@@ -1,7 +1,8 @@
 import { closest, distance } from 'fastest-levenshtein'
 import { type Document, LineCounter, parseDocument } from 'yaml'
-import { type Config, type ConfigKey, type ConfigName, configKeys, environmentName } from '../config.ts'
+import { type Config, type ConfigName, configKeys, environmentName } from '../config.ts'
 import { ConfigError } from './config-error.ts'
+import type { ConfigKey } from './key.ts'
 import { maskUrl } from './mask.ts'
 import { readValue } from './value.ts'
 

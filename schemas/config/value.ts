@@ -1,5 +1,5 @@
 import { Value } from 'typebox/value'
-import type { ConfigKey } from '../config.ts'
+import type { ConfigKey } from './key.ts'
 
 /** The value a text stands for, or why it stands for none. */
 export type Reading = { readonly value: unknown } | { readonly reason: string }
