@@ -3,8 +3,7 @@ import { facts } from '../../../schemas/provisioning/instance-facts.ts'
 import type { Plan, Step } from '../driver.ts'
 import { setParameters } from './care-plans.ts'
 import { startPrimary, startStandby } from './members.ts'
-import { readLogTail } from './metrics/log-tail.ts'
-import { enableAudit, readAuditConfig, readAuditLog } from './performance/audit.ts'
+import { enableAudit, readAuditConfig, readAuditLog, readStatementLog } from './performance/audit.ts'
 import { createExtension, hasLibrary, type PreloadLibrary, preloadLibrary } from './performance/preload.ts'
 import type { LocalPlace } from './place.ts'
 import { openPostgres, type PostgresInstance } from './postgres-instance.ts'
@@ -77,11 +76,7 @@ export async function auditConfig(opened: PostgresInstance, { audit }: Instance)
 }
 
 export async function auditLogs(opened: PostgresInstance, { audit }: Instance, count: number): Promise<object> {
-  const { logFile } = opened.primary()
-  const only = (line: string) => /LOG: +(statement:|connection authorized|disconnection)/.test(line)
-  const lines =
-    audit === logStatement
-      ? (await readLogTail(logFile, { lines: count, only })).lines
-      : await readAuditLog(opened.primary(), count)
+  const read = audit === logStatement ? readStatementLog : readAuditLog
+  const lines = await read(opened.primary(), count)
   return { logs: lines.join('\n'), lines }
 }
