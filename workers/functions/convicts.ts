@@ -9,6 +9,8 @@ interface Conviction {
 const sentenceMs = 10 * 60_000
 /** An isolate that ran out of memory harms nobody by itself; one that does so again and again may come closer to it. */
 const memoryStrikes = 3
+/** A machine that is short of time can make a host look hung, too. */
+const hungStrikes = 2
 
 /** Which functions have forfeited a place among the others, until some time has passed or another revision is deployed. */
 export class Convicts {
@@ -29,6 +31,7 @@ export class Convicts {
     this.#strikes.set(functionId, strikes)
     if (this.#strikes.size > 10_000) this.#strikes.delete(this.#strikes.keys().next().value!)
     if (reason === 'memory' && strikes < memoryStrikes) return false
+    if (reason === 'hung-host' && strikes < hungStrikes) return false
     this.#convicted.set(functionId, { revision, until: performance.now() + sentenceMs })
     return true
   }

@@ -7,7 +7,7 @@ import { constants, setPriority, tmpdir } from 'node:os'
 import { dirname, join, resolve, sep } from 'node:path'
 import type { Setup } from './host/call.ts'
 import { type Frame, FrameReader, FrameWriter, fromHost, toHost } from './host/frames.ts'
-import { slotCount } from './host/running-slots.ts'
+import { ownSlot, slotCount, tenantSlot } from './host/running-slots.ts'
 
 export interface HostProcessOptions {
   readonly setup: Setup
@@ -28,6 +28,8 @@ export interface HostExit {
   readonly running: readonly number[]
   /** That of them which held the process's own thread; 0 when none did. */
   readonly holder: number
+  /** Key of the isolate that the process's own thread has worked for last; null when it has for none. */
+  readonly lastKey: string | null
   /** The end of what it wrote to standard error. */
   readonly lastWords: string
 }
@@ -40,6 +42,8 @@ const maxUnanswered = 4
 /** It does nothing else yet, and the machine may be busy. */
 const maxUnansweredAtStart = 60
 const lastWordsChars = 2_000
+/** Of isolates; the oldest are forgotten. */
+const maxKeys = 10_000
 
 /** One isolate host as its supervisor sees it. */
 export class HostProcess {
@@ -58,6 +62,8 @@ export class HostProcess {
   #ended = false
   #isolates = 0
   #lastWords = ''
+  /** What runs in the isolates that it has opened, by their number. */
+  readonly #keys = new Map<number, string>()
 
   constructor(options: HostProcessOptions) {
     this.#options = options
@@ -74,7 +80,10 @@ export class HostProcess {
     const reader = new FrameReader(maxFrameBytes, (frame) => {
       if (frame.kind === fromHost.ready) tellReady()
       else if (frame.kind === fromHost.pong) this.#pong(frame.id)
-      else options.onFrame(this, frame)
+      else {
+        if (frame.kind === fromHost.needProgram) this.#opened(frame.id, frame.head)
+        options.onFrame(this, frame)
+      }
     })
     this.#socket.on('data', (chunk: Buffer) => this.#read(reader, chunk))
     // Its exit says why; without its socket it is of no use.
@@ -149,6 +158,11 @@ export class HostProcess {
     }
   }
 
+  #opened(tenant: number, key: string): void {
+    this.#keys.set(tenant, key)
+    if (this.#keys.size > maxKeys) this.#keys.delete(this.#keys.keys().next().value!)
+  }
+
   #pong(isolates: number): void {
     this.#isReady = true
     this.#unanswered = 0
@@ -163,10 +177,19 @@ export class HostProcess {
     closeSync(this.#slots)
     const ids = Array.from({ length: slotCount }, (_, slot) => bytes.readUInt32LE(slot * 4))
     this.#socket.destroy()
-    const running = ids.filter((id) => id !== 0)
+    const running = ids.filter((id, slot) => id !== 0 && slot !== tenantSlot)
+    const lastKey = this.#keys.get(ids[tenantSlot] ?? 0) ?? null
     const lastWords = this.#lastWords
     this.#tellGone()
-    this.#options.onExit(this, { killed: this.#killed, signal, code, running, holder: ids[0] ?? 0, lastWords })
+    this.#options.onExit(this, {
+      killed: this.#killed,
+      signal,
+      code,
+      running,
+      holder: ids[ownSlot] ?? 0,
+      lastKey,
+      lastWords,
+    })
   }
 }
 

@@ -210,7 +210,9 @@ export class FunctionPool {
 
   #settleDeath(exit: HostExit, here: readonly Job[], doomedBy: string | null): void {
     const { suspects, guilty } = verdictOf(exit, here, doomedBy !== null)
-    if (guilty !== null) this.#strike(guilty.call.functionId, guilty.call.revision, 'killed-host')
+    if (guilty !== null) {
+      this.#strike(guilty.functionId, guilty.revision, guilty.ran ? 'killed-host' : 'hung-host')
+    }
     const tried: Job[] = []
     let failed = 0
     for (const job of here) {
@@ -229,7 +231,7 @@ export class FunctionPool {
     this.#options.onObservation({
       type: 'host-ended',
       reason: exit.killed ?? exit.signal ?? `exit code ${exit.code}`,
-      functionId: guilty?.call.functionId ?? doomedBy,
+      functionId: guilty?.functionId ?? doomedBy,
       failed,
       again: here.length - failed,
       lastWords: exit.lastWords,

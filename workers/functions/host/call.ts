@@ -39,7 +39,7 @@ export interface OperationHead {
 }
 
 /** Why a function is not trusted for a while. */
-export type StrikeReason = 'memory' | 'processor' | 'killed-host' | 'stuck'
+export type StrikeReason = 'memory' | 'processor' | 'killed-host' | 'hung-host' | 'stuck'
 
 /** Head of a `setup` frame; its body is the script that makes the sandbox. */
 export interface Setup {

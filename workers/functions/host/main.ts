@@ -2,7 +2,7 @@ import { Socket } from 'node:net'
 import { setFlagsFromString } from 'node:v8'
 import type { Setup } from './call.ts'
 import { type Frame, FrameReader, FrameWriter, fromHost, toHost } from './frames.ts'
-import { RunningSlots } from './running-slots.ts'
+import { SlotsFile } from './running-slots.ts'
 import { Tenants } from './tenants.ts'
 
 /**
@@ -44,7 +44,7 @@ function becomeNobody({ uid, gid }: { readonly uid: number; readonly gid: number
 function start({ head, body }: Frame): void {
   const setup = JSON.parse(head) as Setup
   if (setup.user !== undefined) becomeNobody(setup.user)
-  const slots = new RunningSlots(slotsFd)
+  const slots = new SlotsFile(slotsFd)
   const started = new Tenants({ setup, sandbox: body.toString('utf8'), slots }, writer)
   tenants = started
   setInterval(() => started.sweep(performance.now()), sweepMs)

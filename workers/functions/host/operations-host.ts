@@ -1,8 +1,9 @@
+import { setImmediate } from 'node:timers/promises'
 import type { AsyncOperation, SyncOperation } from '../sandbox/operations.ts'
 import { pack } from '../sandbox/wire.ts'
 import { OperationError, refusal } from './operations-error.ts'
 import { LOG_LIMITS, type LogLimits, type LogLine, logSink } from './operations-log.ts'
-import { isLong, subtleOperation } from './operations-subtle.ts'
+import { type Asked, isLong, readAsked, subtleOperation } from './operations-subtle.ts'
 import { syncOperations } from './operations-sync.ts'
 
 /** What the operations of one isolate need of the process around it. */
@@ -17,6 +18,8 @@ export interface OperationsOptions {
   /** fetch and kv: answered by the supervisor with a result in `settle`'s form (`'='` + packet or `'!'` + error). */
   readonly forward: (name: ForwardedOperation, argument: string, invocationId: string) => Forwarded
   readonly onLog: (line: LogLine) => void
+  /** The process's own thread does something for the isolate from now on. */
+  readonly onWork: () => void
   readonly logLimits?: LogLimits
 }
 
@@ -98,7 +101,12 @@ export function hostOperations(options: OperationsOptions): HostOperations {
       return await (name === 'fetch' ? work() : kvTurn(work))
     }
     if (name !== 'subtle') throw unknownOperation()
-    const { head, rest } = await turn(() => (isLong(argument) ? longTurn(() => compute(argument)) : compute(argument)))
+    const { head, rest } = await turn(async () => {
+      // The others have their turn: reading what is asked for keeps the thread that all isolates of the process share.
+      await setImmediate()
+      const asked = readAsked(argument)
+      return await (isLong(asked) ? longTurn(() => compute(asked)) : compute(asked))
+    })
     return `=${pack(head, rest)}`
   }
 
@@ -121,11 +129,12 @@ export function hostOperations(options: OperationsOptions): HostOperations {
     }
   }
 
-  async function compute(argument: string) {
+  async function compute(asked: Asked) {
     if (closed) throw new OperationError('AbortError', 'The call is over')
     computing++
+    options.onWork()
     try {
-      return await subtleOperation(argument)
+      return await subtleOperation(asked)
     } finally {
       computing--
     }
@@ -141,6 +150,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
 
   return {
     op(name, argument) {
+      options.onWork()
       try {
         const operation = sync.get(String(name) as SyncOperation)
         if (operation === undefined || typeof argument !== 'string') throw unknownOperation()
@@ -150,6 +160,7 @@ export function hostOperations(options: OperationsOptions): HostOperations {
       }
     },
     begin(id, name, argument, invocationId) {
+      options.onWork()
       if (closed || typeof id !== 'number' || typeof name !== 'string' || typeof argument !== 'string') return
       if (name === 'timer') wake(id, argument)
       else if (name === 'reply-ready') options.replyReady(id)

@@ -18,14 +18,21 @@ interface Answer {
   readonly rest: string
 }
 
-interface Asked {
+/** One `crypto.subtle` call of a guest. */
+export interface Asked {
   readonly method: string
   readonly algorithm: unknown
   readonly key: GuestKey | null
   readonly extra: unknown
+  /** The data as Latin-1. */
+  readonly rest: string
 }
 
 const MAX_BYTES = 16_777_216
+/** Of all that is not data: parameters, the key, a signature. */
+const MAX_HEAD_CHARS = 262_144
+/** Of the parameters: no algorithm has so many. */
+const MAX_MEMBERS = 256
 const MAX_RSA_BITS = 4096
 const MAX_PBKDF2_ITERATIONS = 1_000_000
 /** Iterations of all the blocks that the bits are made of. */
@@ -36,13 +43,21 @@ const MAX_BITS = 2 ** 20
 const MAX_PARAMETER_BYTES = 65_536
 /** Of a key in any format but `raw`; one of RSA with 4096 bits is a fifth of it. */
 const MAX_KEY_CHARS = 16_384
+/** Of such a one: a secret that is hashed. */
+const MAX_RAW_KEY_CHARS = 131_072
 
-/** One `crypto.subtle` call for a guest, done by Node's. @throws {OperationError} under the DOMException name of the failure */
-export async function subtleOperation(argument: string): Promise<Answer> {
-  if (argument.length > MAX_BYTES) throw new OperationError('QuotaExceededError', 'Too much data for one operation')
-  const { head, rest } = unpack<Asked>(argument)
-  const { method, key, extra } = head
-  const algorithm = revive(head.algorithm) as webcrypto.Algorithm
+/** @throws {OperationError} when it is too much */
+export function readAsked(argument: string): Asked {
+  const tooMuch = (what: string) => new OperationError('QuotaExceededError', `Too much ${what} for one operation`)
+  if (argument.length > MAX_BYTES) throw tooMuch('data')
+  if (argument.indexOf('\n') > MAX_HEAD_CHARS) throw tooMuch('beside the data')
+  const { head, rest } = unpack<Omit<Asked, 'rest'>>(argument)
+  return { ...head, rest }
+}
+
+/** Done by Node's. @throws {OperationError} under the DOMException name of the failure */
+export async function subtleOperation({ method, algorithm: given, key, extra, rest }: Asked): Promise<Answer> {
+  const algorithm = revive(given) as webcrypto.Algorithm
   bounded(algorithm)
   const data = Buffer.from(rest, 'latin1')
   try {
@@ -94,8 +109,7 @@ function blockBits(hash: unknown): number {
 }
 
 /** Whether it can keep one of the few threads of the process for long. */
-export function isLong(argument: string): boolean {
-  const { method, algorithm } = unpack<Asked>(argument).head
+export function isLong({ method, algorithm }: Asked): boolean {
   return method === 'deriveBits' || (method === 'generateKey' && /^rsa/i.test(nameOf(algorithm)))
 }
 
@@ -158,7 +172,8 @@ async function importAs(
   usages: webcrypto.KeyUsage[],
 ): Promise<webcrypto.CryptoKey> {
   const chars = typeof material === 'string' ? material.length : JSON.stringify(material).length
-  if (format !== 'raw' && chars > MAX_KEY_CHARS) throw unsupported('The key is larger than is used here')
+  if (chars > (format === 'raw' ? MAX_RAW_KEY_CHARS : MAX_KEY_CHARS))
+    throw unsupported('The key is larger than is used here')
   const key = await importUnbounded(format, material, algorithm, usages)
   bounded(key.algorithm)
   return key
@@ -220,11 +235,14 @@ function ofMaterial(key: webcrypto.CryptoKey, format: string, material: unknown)
 }
 
 /** Bytes inside JSON: `{ "$bytes": base64 }`. */
-function revive(value: unknown): unknown {
+function revive(value: unknown, counted = { members: 0 }): unknown {
   if (typeof value !== 'object' || value === null) return value
   const { $bytes } = value as { $bytes?: unknown }
   if (typeof $bytes === 'string') return Buffer.from($bytes, 'base64')
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, revive(member)]))
+  const names = Object.keys(value)
+  counted.members += names.length
+  if (counted.members > MAX_MEMBERS) throw unsupported('The algorithm has too many parameters')
+  return Object.fromEntries(names.map((name) => [name, revive(value[name as never], counted)]))
 }
 
 function dried(value: unknown): unknown {

@@ -2,7 +2,6 @@ import type { FaultCode, StrikeReason } from './call.ts'
 import type { GuestSupply } from './guest-supply.ts'
 import type { Forwarded, ForwardedOperation } from './operations-host.ts'
 import type { LogLine } from './operations-log.ts'
-import type { RunningSlots } from './running-slots.ts'
 
 /** A call in this host. */
 export interface TenantCall {
@@ -30,7 +29,6 @@ export interface TenantProgram {
 /** What a tenant asks of the host around it. `Tenant`: as the host knows tenants. */
 export interface TenantHost<Tenant> {
   readonly guests: GuestSupply
-  readonly slots: RunningSlots
   readonly cpuLimitMs: number
   readonly computingMs: number
   /** An operation of the supervisor's. Never answers once the tenant has ended. */

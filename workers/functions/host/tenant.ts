@@ -2,6 +2,7 @@ import { type Entry, type EntryOwner, EntryRunner, isDisposed, isTimeout, reject
 import type { Guest } from './guest.ts'
 import { Occupancy } from './occupancy.ts'
 import { type HostOperations, hostOperations } from './operations-host.ts'
+import type { RunningSlots } from './running-slots.ts'
 import type { TenantCall, TenantHost, TenantProgram } from './tenant-call.ts'
 import type { Trust } from './trust.ts'
 
@@ -40,11 +41,15 @@ export class Tenant {
   readonly #host: TenantHost<Tenant>
   readonly #trust: Trust
 
-  constructor(host: TenantHost<Tenant>, trust: Trust, { fn, rev, env, apart }: TenantProgram) {
+  constructor(
+    host: TenantHost<Tenant>,
+    { slots, trust }: { readonly slots: RunningSlots; readonly trust: Trust },
+    { fn, rev, env, apart }: TenantProgram,
+  ) {
     this.#host = host
     this.#trust = trust
-    this.#occupancy = new Occupancy(host.slots)
-    const { slots, cpuLimitMs } = host
+    this.#occupancy = new Occupancy(slots)
+    const { cpuLimitMs } = host
     this.#runner = new EntryRunner(this.#owner(), { slots, cpuLimitMs, occupancy: this.#occupancy, trust })
     this.fn = fn
     this.rev = rev
@@ -59,6 +64,7 @@ export class Tenant {
         this.#endWhenIdle()
       },
       forward: (...operation) => host.forward(this, ...operation),
+      onWork: () => slots.work(),
       onLog: (line) => host.log(this, line),
     })
   }

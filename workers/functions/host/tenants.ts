@@ -14,7 +14,7 @@ import { GuestSupply } from './guest-supply.ts'
 import { LogBook } from './log-book.ts'
 import type { Forwarded, ForwardedOperation } from './operations-host.ts'
 import { plainHeaders, readReply } from './operations-reply.ts'
-import type { RunningSlots } from './running-slots.ts'
+import { RunningSlots, type SlotsFile } from './running-slots.ts'
 import { Tenant } from './tenant.ts'
 import type { TenantCall, TenantHost } from './tenant-call.ts'
 import { Trust } from './trust.ts'
@@ -30,17 +30,19 @@ export class Tenants {
   /** Those that take no more calls, too. */
   readonly #alive = new Set<Tenant>()
   readonly #trust = new Map<string, Trust>()
+  readonly #slots: SlotsFile
   /** Have calls that are to be run. */
   readonly #called = new Set<Tenant>()
   readonly #programs = new Map<number, Tenant>()
   readonly #operations = new Map<number, { readonly tenant: Tenant; readonly resolve: (result: string) => void }>()
   #lastRequest = 0
 
-  constructor({ setup, sandbox, slots }: { setup: Setup; sandbox: string; slots: RunningSlots }, writer: FrameWriter) {
+  constructor({ setup, sandbox, slots }: { setup: Setup; sandbox: string; slots: SlotsFile }, writer: FrameWriter) {
+    this.#slots = slots
     this.#setup = setup
     this.#writer = writer
     this.#logs = new LogBook(writer)
-    this.#hosting = this.#makeHosting(sandbox, slots)
+    this.#hosting = this.#makeHosting(sandbox)
   }
 
   get size(): number {
@@ -119,10 +121,12 @@ export class Tenants {
         other.retire()
     }
     const program = { fn, rev: Number(rev), env: Number(env), apart: Number(apart) }
-    const tenant = new Tenant(this.#hosting, this.#trustOf(fn, rev), program)
+    // The supervisor knows by it whose program was asked for, and so who the tenant is.
+    const request = this.#nextRequest()
+    const slots = new RunningSlots(this.#slots, request)
+    const tenant = new Tenant(this.#hosting, { slots, trust: this.#trustOf(fn, rev) }, program)
     this.#byKey.set(key, tenant)
     this.#alive.add(tenant)
-    const request = this.#nextRequest()
     this.#programs.set(request, tenant)
     this.#writer.send(fromHost.needProgram, request, key)
     return tenant
@@ -151,12 +155,11 @@ export class Tenants {
     return this.#lastRequest
   }
 
-  #makeHosting(sandbox: string, slots: RunningSlots): TenantHost<Tenant> {
+  #makeHosting(sandbox: string): TenantHost<Tenant> {
     const { heapMb, cpuLimitMs, maxOutputBytes, computingMs } = this.#setup
     const limits = JSON.stringify({ maxOutputBytes })
     return {
       guests: new GuestSupply({ heapMb, sandbox, limits, wrap: wrapProgram }),
-      slots,
       cpuLimitMs,
       computingMs,
       forward: (...operation) => this.#forward(...operation),
