@@ -2,6 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { load } from '../../bus/load.ts'
+import { findAllPostgres } from '../../ops/local/postgres-versions.ts'
 import { type Instance, instance } from '../../schemas/provisioning/instance.ts'
 import { instancePlace } from '../../workers/provisioning/runner.ts'
 import { eventually, majorsHere, query, urlOf } from './platform.ts'
@@ -39,29 +40,19 @@ const opens = async (url: string) =>
   })
 
 /** A newer server does not take the rows of this table. */
-const unloadable = [
-  `create function is_older() returns boolean language sql as $$
-    select current_setting('server_version_num')::int < ${newer}0000 $$`,
-  'create table held (id int check (is_older()))',
-  'insert into held values (1)',
-]
+const unloadable = `
+  create or replace function is_older() returns boolean language sql as $$
+    select current_setting('server_version_num')::int < ${newer}0000 $$;
+  create table if not exists held (id int check (is_older()));
+  insert into held values (1)`
 
 const upgradeBack: Turn = {
   type: 'UPGRADE',
   project: 'shop',
-  begin: async ({ url, call }) => {
-    for (const sql of unloadable) {
-      await eventually(() =>
-        query(
-          url,
-          sql
-            .replace('create function', 'create or replace function')
-            .replace('create table', 'create table if not exists'),
-        ),
-      )
-    }
-    const { operators } = (await call('GET', '/api/setup/status')).body
-    const version = operators[0].versions.find((each: string) => each.startsWith(`${newer}.`))
+  begin: async ({ url }) => {
+    await eventually(() => query(url, unloadable))
+    // Not the request of the one that succeeds.
+    const { version } = findAllPostgres('/usr/bin:/bin', undefined).find(({ major }) => major === newer)!
     return ['POST', '/api/provision/shop/upgrade', { version }]
   },
   // There is only the way back.
