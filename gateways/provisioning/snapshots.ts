@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { Rejected } from '../../schemas/failure.ts'
 import { isUnderWay } from '../../schemas/provisioning/operation.ts'
 import { bodyOf, invalid, queryOf } from '../http/request.ts'
 import { askOf, existing, operate } from './operations.ts'
@@ -84,6 +85,12 @@ async function download(service: ProvisioningService, request: FastifyRequest<By
     snapshotId,
   })
   const range = rangeOf(request.headers.range, size)
+  const known = request.headers['if-none-match'] === `"${sha256}"`
+  if (range === 'unsatisfiable' && !known) {
+    reply.header('Content-Range', `bytes */${size}`)
+    const details = { field: 'Range', reason: `must begin before ${size}` }
+    throw new Rejected('provisioning/range-not-satisfiable', 'The snapshot has no such part', { details })
+  }
   reply
     .type('application/octet-stream')
     .header('ETag', `"${sha256}"`)
@@ -91,10 +98,7 @@ async function download(service: ProvisioningService, request: FastifyRequest<By
     .header('Last-Modified', new Date(createdAt).toUTCString())
     .header('Content-Disposition', `attachment; filename="${filePath}"`)
     .header('Accept-Ranges', 'bytes')
-  if (request.headers['if-none-match'] === `"${sha256}"`) return reply.code(304).send()
-  if (range === 'unsatisfiable') {
-    return reply.code(416).header('Content-Range', `bytes */${size}`).send('')
-  }
+  if (known || range === 'unsatisfiable') return reply.code(304).send()
   const { from, to } = range ?? { from: 0, to: size - 1 }
   reply.header('Content-Length', String(to - from + 1))
   if (range !== null) reply.code(206).header('Content-Range', `bytes ${from}-${to}/${size}`)

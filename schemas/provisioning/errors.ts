@@ -23,6 +23,10 @@ export const provisioningErrors = {
     meaning: 'No backup leads to the time asked for; details has the earliest and the latest there is.',
   },
   'provisioning/snapshot-not-found': { status: 404, meaning: 'There is no such snapshot.' },
+  'provisioning/range-not-satisfiable': {
+    status: 416,
+    meaning: 'The snapshot has no such part; Content-Range says how many bytes it has.',
+  },
   'provisioning/migration-conflict': {
     status: 409,
     meaning: 'The version was applied with another text, or a newer one was applied before.',

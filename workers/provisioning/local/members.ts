@@ -57,15 +57,25 @@ async function initdb({ binFolder, superuser: { password }, runAs }: PostgresNod
       complaint = (complaint + text).slice(-8192)
     })
     const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null]
-    if (code === 0) return
-    const cause = new Error(`initdb ended with ${signal ?? code}: ${complaint.trim()}`)
-    // It, or the server that it runs, in its words.
-    const killed = signal !== null || /terminated by signal/.test(complaint)
-    if (killed) throw new Unavailable('http/unavailable', 'The making of the data folder was cut off', { cause })
-    throw cause
+    if (code !== 0) throw initdbFailure({ ended: signal ?? code, complaint })
   } finally {
     closeSync(file)
   }
+}
+
+/** {Unavailable} when somebody ended it, or the server that it runs: it can be begun again. */
+export function initdbFailure({
+  ended,
+  complaint,
+}: {
+  ended: NodeJS.Signals | number | null
+  complaint: string
+}): Error {
+  const cause = new Error(`initdb ended with ${ended}: ${complaint.trim()}`)
+  // In its words of the server; or those of the shell between them, which adds 128 to the signal.
+  const killed =
+    typeof ended === 'string' || /terminated by signal|exited with exit code 1(2[89]|[3-5]\d)\b/.test(complaint)
+  return killed ? new Unavailable('http/unavailable', 'The making of the data folder was cut off', { cause }) : cause
 }
 
 function initArguments(major: number, folder: string, passwordFile: string): readonly string[] {
