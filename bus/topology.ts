@@ -207,10 +207,11 @@ export interface StreamOutcome {
 
 /**
  * Makes the streams what they are declared to be: creates what is missing, updates what differs.
- * @throws {TopologyRefused} when the server is too old, forbids the change, or dropped a setting it does not know.
+ * @throws {TopologyRefused} when the server is too old, takes too little in one message, forbids the change, or dropped a setting it does not know.
  */
 export async function reconcileStreams(bus: Bus, specs: readonly StreamSpec[]): Promise<readonly StreamOutcome[]> {
   requireServer(bus.connection.info?.version ?? '0.0.0')
+  requirePayload(bus.connection.info?.max_payload ?? 0, specs)
   const outcomes: StreamOutcome[] = []
   for (const spec of specs) outcomes.push(await reconcile(bus.manager, spec))
   return outcomes
@@ -227,6 +228,15 @@ export function requireServer(version: string): void {
       throw new TopologyRefused(`nats-server ${version} is too old: ${minimumServerVersion} or newer is needed`)
     }
   }
+}
+
+/** @throws {TopologyRefused} when messages that a stream takes would not reach it. */
+export function requirePayload(maxPayload: number, specs: readonly StreamSpec[]): void {
+  const size = Math.max(0, ...specs.map(({ max_msg_size }) => max_msg_size ?? 0))
+  if (size <= maxPayload) return
+  throw new TopologyRefused(
+    `nats-server takes messages of ${maxPayload} bytes, and up to ${size} are needed: set its max_payload to 8MB`,
+  )
 }
 
 /** The settings of a spec that are not what the server reports. */

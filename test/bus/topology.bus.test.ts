@@ -2,7 +2,14 @@ import fc from 'fast-check'
 import t from 'tap'
 import { type Bus, connectBus } from '../../bus/connect.ts'
 import * as subject from '../../bus/subject.ts'
-import { differences, keptSamples, reconcileStreams, requireServer, streamSpecs } from '../../bus/topology.ts'
+import {
+  differences,
+  keptSamples,
+  reconcileStreams,
+  requirePayload,
+  requireServer,
+  streamSpecs,
+} from '../../bus/topology.ts'
 import { testNats } from '../support/servers.ts'
 
 async function connected(t: Tap): Promise<Bus> {
@@ -104,6 +111,14 @@ t.test('an old server is refused with both versions', async (t) => {
     t.throws(() => requireServer(version), { name: 'TopologyRefused', message: new RegExp(`${version}.*2\\.12\\.0`) })
   }
   for (const version of ['2.12.0', '2.12.0-beta.1', '2.15.1', '3.0.0']) t.doesNotThrow(() => requireServer(version))
+})
+
+t.test('a server that takes too little in one message is refused with what it needs', async (t) => {
+  const message = /1048576 bytes, and up to \d+ are needed: set its max_payload to 8MB/
+  t.throws(() => requirePayload(1_048_576, streamSpecs()), { name: 'TopologyRefused', message })
+  t.doesNotThrow(() => requirePayload(8 * 1024 ** 2, streamSpecs()))
+  const changes = streamSpecs().filter(({ name }) => name === 'cdc-stream')
+  t.doesNotThrow(() => requirePayload(1_048_576, changes), 'row changes alone are smaller')
 })
 
 t.test('a connection says at once that the bus is away, and comes back by itself', async (t) => {
