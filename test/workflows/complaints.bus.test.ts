@@ -1,24 +1,16 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { Type } from 'typebox'
-import { type Bus, connectBus } from '../../bus/connect.ts'
-import { decide } from '../../bus/decide.ts'
-import { load, readMessage, readPage } from '../../bus/load.ts'
-import { eventSubject } from '../../bus/subject.ts'
-import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { readMessage, readPage } from '../../bus/load.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
-import { type ExecutionState, isEnded } from '../../schemas/workflows/execution-state.ts'
-import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
+import { isEnded } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
-import { type EngineOptions, startWorkflowEngine } from '../../workers/workflows/engine.ts'
 import { sendCommand } from '../../workers/workflows/follow-ups.ts'
-import { definePlugin, type Plugin, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { definePlugin } from '../../workers/workflows/plugin.ts'
 import { foreach } from '../../workers/workflows/plugins/core/foreach.ts'
 import { log } from '../../workers/workflows/plugins/core/log.ts'
 import { parallel } from '../../workers/workflows/plugins/core/parallel.ts'
-import { startExecution } from '../../workers/workflows/start-execution.ts'
-import { testNats } from '../support/servers.ts'
+import { ended, engineOf, engineStage, run, save, stored, until } from './engine-stage.ts'
 import { flow as plan, sequence, task } from './plans.ts'
 
 /** What users of other engines complain of, and what has to be so here. */
@@ -66,76 +58,15 @@ const large = definePlugin({
   example: '',
   run: async ({ input: { bytes } }) => ({ text: 'x'.repeat(bytes) }),
 })
-const plugins = new Map<string, Plugin>(
-  [log, gate, quick, large, parallel, foreach].map((each) => [each.manifest.id, each]),
-)
-
-async function engineOf(bus: Bus, more: Partial<EngineOptions> = {}) {
-  return await startWorkflowEngine({
-    bus,
-    plugins,
-    services: {} as TaskServices,
-    credential: async () => null,
-    kv: async () => null,
-    onObservation: (observation) => {
-      if (observation.type === 'message-retried' || observation.type === 'message-dead') console.error(observation)
-    },
-    ...more,
-  })
-}
-
-async function save(bus: Bus, plan: FlowPlan, namespace = 'default'): Promise<string> {
-  const flowId = randomUUID()
-  const subject = eventSubject('workflows', 'flow', flowId)
-  const text = { flowId, name: plan.name, namespace, yamlContent: '', plan, by: 'test', at: Date.now() }
-  await decide(bus, { stream: 'EVT_WORKFLOWS', subject, aggregate: flow, decide: (state) => decideRevise(state, text) })
-  return flowId
-}
-
-async function run(bus: Bus, flowId: string) {
-  const executionId = randomUUID()
-  const asked = { executionId, inputs: {}, trigger: { type: 'manual' }, actor: 'test', at: Date.now() }
-  await startExecution(bus, flowId, asked)
-  return executionId
-}
-
-async function stateOf(bus: Bus, executionId: string) {
-  const place = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
-  return await load(bus, execution, place)
-}
-
-async function until<T>(look: () => Promise<T | null>): Promise<T> {
-  for (let tries = 0; tries < 3_000; tries++) {
-    const found = await look()
-    if (found !== null) return found
-    await sleep(10)
-  }
-  throw new Error('what was waited for has not come')
-}
-
-async function ended(bus: Bus, executionId: string): Promise<ExecutionState> {
-  return await until(async () => {
-    const { state } = await stateOf(bus, executionId)
-    return isEnded(state.stage) ? state : null
-  })
-}
+const plugins = [log, gate, quick, large, parallel, foreach]
 
 const held = (name: string) => task(name, { type: 'test.gate', properties: { name } })
 const does = (name: string) => task(name, { type: 'test.quick' })
 const say = (name: string) => task(name, { properties: { message: name } })
 
-async function stage(t: Pick<Tap, 'teardown'>) {
-  const nats = await testNats(t)
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  t.teardown(() => bus.close())
-  await reconcileStreams(bus, streamSpecs())
-  return bus
-}
-type Tap = typeof t
-
 t.test('a big payload jams nothing', async (t) => {
-  const bus = await stage(t)
-  const engine = await engineOf(bus)
+  const { bus } = await engineStage(t)
+  const engine = await engineOf(bus, plugins)
   t.teardown(() => engine.stop())
   const giving = (megabytes: number) =>
     plan(
@@ -163,8 +94,8 @@ t.test('a big payload jams nothing', async (t) => {
 })
 
 t.test('thousands of iterations cost what a few cost, each', async (t) => {
-  const bus = await stage(t)
-  const engine = await engineOf(bus)
+  const { bus } = await engineStage(t)
+  const engine = await engineOf(bus, plugins)
   t.teardown(() => engine.stop())
   const costs: number[] = []
   for (const items of [1_000, 10_000]) {
@@ -196,8 +127,8 @@ t.test('thousands of iterations cost what a few cost, each', async (t) => {
 })
 
 t.test('parallel branches run at the same time', async (t) => {
-  const bus = await stage(t)
-  const engine = await engineOf(bus)
+  const { bus } = await engineStage(t)
+  const engine = await engineOf(bus, plugins)
   t.teardown(() => engine.stop())
   const names = ['p1', 'p2', 'p3', 'p4']
   const all = task('all', { type: 'core.parallel', blocks: { tasks: names.map(held) } })
@@ -245,7 +176,7 @@ const batches: Record<string, { plan: (name: string) => FlowPlan; flows: number;
 }
 for (const [index, [title, batch]] of Object.entries(batches).entries()) {
   t.test(`a batch does not delay what comes behind it: ${title}`, async (t) => {
-    const bus = await stage(t)
+    const { bus } = await engineStage(t)
     const name = `batch-${index}`
     const opened = Promise.withResolvers<void>()
     gates.set(name, opened)
@@ -256,16 +187,16 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
     )
     const ids: string[] = []
     for (let n = 0; n < 200; n++) ids.push(await run(bus, flows[n % flows.length]!))
-    let engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8 })
+    let engine = await engineOf(bus, plugins, { concurrency: 8, taskConcurrency: 8 })
     t.teardown(() => engine.stop())
     await until(async () => ((came.get(name) ?? 0) >= 8 ? true : null))
     // Behind all of it, and with tasks of every kind.
     const both = task('both', { type: 'core.parallel', blocks: { tasks: [does('b'), does('c')] } })
     const own = await run(bus, await save(bus, plan(sequence(say('a'), both, does('d')), { name: 'interactive' })))
     t.equal((await ended(bus, own)).stage, 'success')
-    const { sequence: end } = await stateOf(bus, own)
+    const { sequence: end } = await stored(bus, own)
     // Nothing of the batch has: it waits for us.
-    for (const id of ids) t.notOk(isEnded((await stateOf(bus, id)).state.stage))
+    for (const id of ids) t.notOk(isEnded((await stored(bus, id)).state.stage))
     if (index === 0) {
       // What waits on the side is not nudged ahead of its turn, and a worker that goes leaves it to others.
       const before = came.get(name)!
@@ -273,7 +204,7 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
       await until(async () => ((await bus.manager.streams.info('COMMANDS')).state.messages === 0 ? true : null))
       t.ok(came.get(name)! <= before + 16, `${came.get(name)} of ${before}`)
       await Promise.race([engine.stop(), sleep(100).then(() => opened.resolve())])
-      engine = await engineOf(bus, { concurrency: 8, taskConcurrency: 8, ackWaitMs: 1_000 })
+      engine = await engineOf(bus, plugins, { concurrency: 8, taskConcurrency: 8, ackWaitMs: 1_000 })
     }
     if (index === 1) {
       // What is taken from the side lane is found by whoever looks for what is idle.
@@ -284,7 +215,7 @@ for (const [index, [title, batch]] of Object.entries(batches).entries()) {
     opened.resolve()
     for (const id of ids) {
       await ended(bus, id)
-      const { state, sequence } = await stateOf(bus, id)
+      const { state, sequence } = await stored(bus, id)
       t.ok(state.stage === 'success' && sequence > end)
     }
     for (const stream of ['BACKLOG', 'TASKS', 'COMMANDS']) {

@@ -1,28 +1,21 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { queryObjects } from 'node:v8'
 import t from 'tap'
 import { Type } from 'typebox'
-import { type Bus, BusUnavailable, connectBus } from '../../bus/connect.ts'
-import { decide } from '../../bus/decide.ts'
-import { lastMessage, load, readMessage, readPage } from '../../bus/load.ts'
+import { BusUnavailable } from '../../bus/connect.ts'
+import { lastMessage, readMessage, readPage } from '../../bus/load.ts'
 import { eventSubject, timerSubject } from '../../bus/subject.ts'
-import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
-import { isEnded } from '../../schemas/workflows/execution-state.ts'
-import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
-import type { FlowPlan } from '../../schemas/workflows/flow-plan.ts'
-import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
 import { ExecutionActor } from '../../workers/workflows/execution-actor.ts'
+import { executionPlace } from '../../workers/workflows/executions.ts'
 import { taskKv } from '../../workers/workflows/kv.ts'
-import { definePlugin, type Plugin, TaskFailure, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { definePlugin, TaskFailure, type TaskServices } from '../../workers/workflows/plugin.ts'
 import { foreach } from '../../workers/workflows/plugins/core/foreach.ts'
 import { choose } from '../../workers/workflows/plugins/core/if.ts'
 import { log } from '../../workers/workflows/plugins/core/log.ts'
 import { parallel } from '../../workers/workflows/plugins/core/parallel.ts'
 import { wait } from '../../workers/workflows/plugins/core/wait.ts'
-import { startExecution } from '../../workers/workflows/start-execution.ts'
-import { testNats } from '../support/servers.ts'
+import { ended, engineOf, engineStage, run, save, stored } from './engine-stage.ts'
 import { flow as plan, sequence, task } from './plans.ts'
 
 const echo = definePlugin({
@@ -56,57 +49,12 @@ const flaky = definePlugin({
   },
 })
 
-const plugins = new Map<string, Plugin>(
-  [log, choose, echo, flaky, parallel, foreach, wait].map((each) => [each.manifest.id, each]),
-)
-
-async function engineOf(bus: Bus) {
-  return await startWorkflowEngine({
-    bus,
-    plugins,
-    services: {} as TaskServices,
-    credential: async () => null,
-    kv: async () => null,
-    onObservation: (observation) => {
-      if (observation.type === 'message-retried' || observation.type === 'message-dead') console.error(observation)
-    },
-  })
-}
-
-async function save(bus: Bus, plan: FlowPlan): Promise<string> {
-  const flowId = randomUUID()
-  const subject = eventSubject('workflows', 'flow', flowId)
-  const text = { flowId, name: plan.name, namespace: 'default', yamlContent: '', plan, by: 'test', at: Date.now() }
-  await decide(bus, { stream: 'EVT_WORKFLOWS', subject, aggregate: flow, decide: (state) => decideRevise(state, text) })
-  return flowId
-}
-
-async function run(bus: Bus, flowId: string, inputs: Record<string, unknown> = {}) {
-  const executionId = randomUUID()
-  await startExecution(bus, flowId, { executionId, inputs, trigger: { type: 'manual' }, actor: 'test', at: Date.now() })
-  return executionId
-}
-
-async function ended(bus: Bus, executionId: string) {
-  const place = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
-  for (let tries = 0; tries < 1_000; tries++) {
-    const state = bus.connected ? (await load(bus, execution, place)).state : null
-    if (state !== null && isEnded(state.stage)) return state
-    await sleep(10)
-  }
-  const { state } = await load(bus, execution, place)
-  throw new Error(`not ended: ${JSON.stringify(state)}`)
-}
+const plugins = [log, choose, echo, flaky, parallel, foreach, wait]
 
 t.test('the engine', async (t) => {
-  const nats = await testNats(t)
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  await reconcileStreams(bus, streamSpecs())
-  const engine = await engineOf(bus)
-  t.teardown(async () => {
-    await engine.stop()
-    await bus.close()
-  })
+  const { bus } = await engineStage(t)
+  const engine = await engineOf(bus, plugins)
+  t.teardown(() => engine.stop())
 
   t.test('what has ended leaves nothing in memory', async (t) => {
     const waits = task('pause', { type: 'core.wait', properties: { duration: '1s' } })
@@ -154,13 +102,13 @@ t.test('the engine', async (t) => {
   t.test('sets a timer before it stores what asks for one, so that nobody can die in between', async (t) => {
     const steps = sequence(task('w', { type: 'core.wait', properties: { duration: '1h' } }), task('after'))
     const executionId = await run(bus, await save(bus, plan(steps, { timeoutMs: 3_600_000 })))
-    const evt = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
-    while ((await load(bus, execution, evt)).state.runs.w?.status !== 'waiting') await sleep(10)
+    const evt = executionPlace(executionId)
+    while ((await stored(bus, executionId)).state.runs.w?.status !== 'waiting') await sleep(10)
     const events = await readPage(bus, evt.stream, { seq: 1, next_by_subj: evt.subject, batch: 10 })
     const storedAt = async (type: string) => {
-      for (const stored of events) {
-        const { facts } = await readMessage(bus, execution.events, stored)
-        if (facts.some((fact) => fact.type === type)) return stored.time.getTime()
+      for (const event of events) {
+        const { facts } = await readMessage(bus, execution.events, event)
+        if (facts.some((fact) => fact.type === type)) return event.time.getTime()
       }
       return 0
     }
@@ -215,8 +163,8 @@ t.test('the engine', async (t) => {
     )
     const sizes: number[] = []
     const query = { seq: 1, next_by_subj: eventSubject('executions', 'execution', executionId), batch: 1_000 }
-    for (const stored of await readPage(bus, 'EVT_EXECUTIONS', query)) {
-      const message = await readMessage(bus, execution.events, stored)
+    for (const event of await readPage(bus, 'EVT_EXECUTIONS', query)) {
+      const message = await readMessage(bus, execution.events, event)
       sizes.push(message.state === undefined ? 0 : JSON.stringify(message.state).length)
     }
     const large = sizes.filter((size) => size > 16 * 1024)
@@ -225,9 +173,7 @@ t.test('the engine', async (t) => {
 })
 
 t.test('a bus that dies while a task runs is waited for, and the task is not run again', async (t) => {
-  const nats = await testNats(t)
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  await reconcileStreams(bus, streamSpecs())
+  const { nats, bus } = await engineStage(t)
   const running = new Map<string, PromiseWithResolvers<void>>()
   const ran: string[] = []
   const slow = (id: string, effect: 'idempotent' | 'once') =>
@@ -250,9 +196,7 @@ t.test('a bus that dies while a task runs is waited for, and the task is not run
   const slowly = [slow('test.slow', 'idempotent'), slow('test.once', 'once')]
   const kv = taskKv(bus)
   let away = 0
-  const engine = await startWorkflowEngine({
-    bus,
-    plugins: new Map([...slowly, ...plugins.values()].map((each) => [each.manifest.id, each])),
+  const engine = await engineOf(bus, [...slowly, ...plugins], {
     services: { kv } as unknown as TaskServices,
     credential: async () => {
       if (away-- > 0) throw new BusUnavailable('It is away')
@@ -264,10 +208,7 @@ t.test('a bus that dies while a task runs is waited for, and the task is not run
     },
     onObservation: () => undefined,
   })
-  t.teardown(async () => {
-    await engine.stop()
-    await bus.close()
-  })
+  t.teardown(() => engine.stop())
   await kv.put('default', 'a-key', 'a value')
   // The first runs beside the decisions, the others come from the queue.
   const names = ['a', 'b', 'c']

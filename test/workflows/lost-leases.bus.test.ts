@@ -6,7 +6,7 @@ import t from 'tap'
 import { Type } from 'typebox'
 import { append } from '../../bus/append.ts'
 import { type Bus, connectBus } from '../../bus/connect.ts'
-import { carrying, decide } from '../../bus/decide.ts'
+import { carrying } from '../../bus/decide.ts'
 import { load } from '../../bus/load.ts'
 import { dueSubjects, eventSubject } from '../../bus/subject.ts'
 import { timerDelivery } from '../../bus/timers.ts'
@@ -14,15 +14,15 @@ import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
 import { evolveAll, execution } from '../../schemas/workflows/execution.ts'
 import { createdExecution } from '../../schemas/workflows/execution-create.ts'
 import { ExecutionStarted, TaskClaimed, TaskScheduled } from '../../schemas/workflows/execution-facts.ts'
-import { initialExecution, isEnded } from '../../schemas/workflows/execution-state.ts'
-import { decideRevise, type FlowState, flow } from '../../schemas/workflows/flow.ts'
+import { initialExecution } from '../../schemas/workflows/execution-state.ts'
+import { flow, requireFlow } from '../../schemas/workflows/flow.ts'
 import { claim } from '../../workers/workflows/claim.ts'
-import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
-import { Executions } from '../../workers/workflows/executions.ts'
+import { Executions, executionPlace } from '../../workers/workflows/executions.ts'
 import { sendCommand, setExecutionTimer } from '../../workers/workflows/follow-ups.ts'
 import { leaseConsumers, lostLeases } from '../../workers/workflows/lost-leases.ts'
-import { definePlugin, type Plugin, type TaskServices } from '../../workers/workflows/plugin.ts'
+import { definePlugin } from '../../workers/workflows/plugin.ts'
 import { testNats } from '../support/servers.ts'
+import { ended, engineOf, engineStage, save, stored } from './engine-stage.ts'
 import { flow as plan, task } from './plans.ts'
 
 const ran: string[] = []
@@ -41,28 +41,15 @@ const plugin = (id: string, effect: 'idempotent' | 'once') =>
       return {}
     },
   })
-const plugins = new Map<string, Plugin>(
-  [plugin('test.again', 'idempotent'), plugin('test.once', 'once')].map((each) => [each.manifest.id, each]),
-)
+const plugins = [plugin('test.again', 'idempotent'), plugin('test.once', 'once')]
+const quiet = { onObservation: () => undefined }
 
 t.test('tasks whose message is lost', async (t) => {
-  const nats = await testNats(t)
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  await reconcileStreams(bus, streamSpecs())
-  const engineOf = () =>
-    startWorkflowEngine({
-      bus,
-      plugins,
-      services: {} as TaskServices,
-      credential: async () => null,
-      kv: async () => null,
-      onObservation: () => undefined,
-    })
-  t.teardown(() => bus.close())
+  const { bus } = await engineStage(t)
 
   await t.test('a lease is lost when its message is certainly not there', async (t) => {
     const executionId = await stuck(bus, 'test.again', 'a-command')
-    const { state } = await load(bus, execution, placeOf(executionId))
+    const { state } = await stored(bus, executionId)
     const lost = (held: readonly string[] = []) => lostLeases(bus, executionId, state, new Set(held))
     const leased = (lease: string) => ({ ...state, runs: { ...state.runs, only: { ...state.runs.only!, lease } } })
     t.same([...(await lost())], ['a-command'])
@@ -76,7 +63,7 @@ t.test('tasks whose message is lost', async (t) => {
     const created = leased(`${executionId}/created`)
     t.same([...(await lostLeases(bus, executionId, created, new Set()))], [], 'no worker has begun')
     t.same([...(await lostLeases(bus, executionId, leased('timer/7'), new Set()))], [], 'nobody has read timers')
-    const engine = await engineOf()
+    const engine = await engineOf(bus, plugins, quiet)
     const gone = async (lease: string) => {
       for (let tries = 0; tries < 500; tries++) {
         if ((await lostLeases(bus, executionId, leased(lease), new Set())).has(lease)) return true
@@ -89,7 +76,7 @@ t.test('tasks whose message is lost', async (t) => {
   })
 
   await t.test('run again on the queue, or fail when they must not', async (t) => {
-    const engine = await engineOf()
+    const engine = await engineOf(bus, plugins, quiet)
     ran.length = 0
     const [again, fresh, claimed] = [
       await stuck(bus, 'test.again', 'gone'),
@@ -137,10 +124,7 @@ t.test('a claim that is asked for while the bus is away is decided when it is ba
 })
 
 t.test('no task hangs on a timer, so one in the hands of a worker that died is soon in those of another', async (t) => {
-  const nats = await testNats(t)
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  t.teardown(() => bus.close())
-  await reconcileStreams(bus, streamSpecs())
+  const { bus } = await engineStage(t)
   const executionId = await stuck(bus, 'test.again', 'gone')
   ran.length = 0
   // Somebody takes it and dies.
@@ -150,14 +134,7 @@ t.test('no task hangs on a timer, so one in the hands of a worker that died is s
   await setExecutionTimer(bus, executionId, 'only/1/retry', Date.now())
   const taken = await (await bus.jetstream.consumers.get('TIMERS', consumer)).next()
   t.ok(taken)
-  const engine = await startWorkflowEngine({
-    bus,
-    plugins,
-    services: {} as TaskServices,
-    credential: async () => null,
-    kv: async () => null,
-    onObservation: () => undefined,
-  })
+  const engine = await engineOf(bus, plugins, quiet)
   t.teardown(() => engine.stop())
   for (let tries = 0; tries < 500; tries++) {
     const { config } = await bus.manager.consumers.info('TIMERS', consumer)
@@ -168,25 +145,15 @@ t.test('no task hangs on a timer, so one in the hands of a worker that died is s
   t.equal(config.ack_wait, nanos(timerDelivery.ackWaitMs))
 })
 
-function placeOf(executionId: string) {
-  return { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
-}
-
 /** An execution whose one task hangs on a message that nobody has. */
 async function stuck(bus: Bus, type: string, lease: string, claimed = false): Promise<string> {
-  const [flowId, executionId, at] = [randomUUID(), randomUUID(), Date.now()]
-  const text = { flowId, name: 'x', namespace: 'default', yamlContent: '', by: 'test', at }
-  const one = task('only', { type })
-  const { state, sequence } = await decide(bus, {
-    stream: 'EVT_WORKFLOWS',
-    subject: eventSubject('workflows', 'flow', flowId),
-    aggregate: flow,
-    decide: (before) => decideRevise(before, { ...text, plan: plan([one]) }),
-  })
-  const saved = state as Extract<FlowState, { stage: 'saved' }>
+  const [executionId, at] = [randomUUID(), Date.now()]
+  const flowId = await save(bus, plan([task('only', { type })]))
+  const flowPlace = { stream: 'EVT_WORKFLOWS', subject: eventSubject('workflows', 'flow', flowId) }
+  const { state, sequence } = await load(bus, flow, flowPlace)
   const asked = { executionId, inputs: {}, trigger: { type: 'manual' }, actor: 'test', at }
   const facts = [
-    createdExecution(saved, sequence, asked),
+    createdExecution(requireFlow(state), sequence, asked),
     ExecutionStarted.of({ at, deadlineAt: null }),
     TaskScheduled.of({ run: 'only', task: 'only', type, attempt: 1, at, lease }),
     ...(claimed ? [TaskClaimed.of({ run: 'only', attempt: 1, worker: 'dead', at })] : []),
@@ -196,15 +163,6 @@ async function stuck(bus: Bus, type: string, lease: string, claimed = false): Pr
     facts,
     ...carrying(execution, evolveAll(initialExecution, facts)),
   }
-  await append(bus, { ...placeOf(executionId), expectedSequence: 0, events: execution.events, message })
+  await append(bus, { ...executionPlace(executionId), expectedSequence: 0, events: execution.events, message })
   return executionId
-}
-
-async function ended(bus: Bus, executionId: string) {
-  for (let tries = 0; tries < 1_000; tries++) {
-    const { state } = await load(bus, execution, placeOf(executionId))
-    if (isEnded(state.stage)) return state
-    await sleep(10)
-  }
-  throw new Error('not ended')
 }

@@ -1,25 +1,14 @@
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { Type } from 'typebox'
-import { connectBus } from '../../bus/connect.ts'
-import { decide } from '../../bus/decide.ts'
-import { load } from '../../bus/load.ts'
 import { readBytes } from '../../bus/objects.ts'
-import { eventSubject } from '../../bus/subject.ts'
-import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
-import { execution } from '../../schemas/workflows/execution.ts'
-import { isEnded } from '../../schemas/workflows/execution-state.ts'
-import { decideRevise, flow } from '../../schemas/workflows/flow.ts'
+import type { TaskPlan } from '../../schemas/workflows/flow-plan.ts'
 import { catalogue } from '../../workers/workflows/catalogue.ts'
-import { startWorkflowEngine } from '../../workers/workflows/engine.ts'
 import { definePlugin } from '../../workers/workflows/plugin.ts'
 import { taskServices } from '../../workers/workflows/services.ts'
-import { startExecution } from '../../workers/workflows/start-execution.ts'
-import { testNats } from '../support/servers.ts'
+import { ended, engineOf, engineStage, run, save } from './engine-stage.ts'
 import { flow as plan, sequence, task } from './plans.ts'
 
 t.setTimeout(60_000)
@@ -62,40 +51,13 @@ const boundless = definePlugin({
 })
 
 t.test('outputs that are large lie in the object store, and are read from there', async (t) => {
-  const nats = await testNats(t)
-  const bus = await connectBus({ url: nats.url, name: 'test' })
-  await reconcileStreams(bus, streamSpecs())
+  const { bus } = await engineStage(t)
   const services = taskServices(bus, { allow: ['loopback'], deny: [] }, null, { scripts: true, containers: null })
-  const plugins = new Map([...catalogue, boundless].map((each) => [each.manifest.id, each]))
-  const engine = await startWorkflowEngine({ bus, plugins, ...services, onObservation: () => undefined })
-  t.teardown(async () => {
-    await engine.stop()
-    await bus.close()
-  })
+  const engine = await engineOf(bus, [...catalogue, boundless], { ...services, onObservation: () => undefined })
+  t.teardown(() => engine.stop())
+  const through = async (tasks: readonly TaskPlan[]) => await ended(bus, await run(bus, await save(bus, plan(tasks))))
 
-  const run = async (tasks: Parameters<typeof plan>[0]) => {
-    const flowId = randomUUID()
-    const subject = eventSubject('workflows', 'flow', flowId)
-    const whole = plan(tasks)
-    const text = { flowId, name: 'f', namespace: 'default', yamlContent: '', plan: whole, by: 'test', at: Date.now() }
-    await decide(bus, {
-      stream: 'EVT_WORKFLOWS',
-      subject,
-      aggregate: flow,
-      decide: (state) => decideRevise(state, text),
-    })
-    const executionId = randomUUID()
-    const started = { executionId, inputs: {}, trigger: { type: 'manual' as const }, actor: 'test', at: Date.now() }
-    await startExecution(bus, flowId, started)
-    const place = { stream: 'EVT_EXECUTIONS', subject: eventSubject('executions', 'execution', executionId) }
-    for (;;) {
-      const { state } = await load(bus, execution, place)
-      if (isEnded(state.stage)) return state
-      await delay(10)
-    }
-  }
-
-  const state = await run(
+  const state = await through(
     Object.entries(families).flatMap(([name, [type, properties, path]]) =>
       sequence(
         task(name, { type, properties }),
@@ -110,7 +72,7 @@ t.test('outputs that are large lie in the object store, and are read from there'
     t.equal((await readBytes(bus, object)).length, sizeBytes)
     t.same(state.runs[`${name}-size`]!.outputs, { json: { message: '100000' } }, `${id} is read`)
   }
-  t.match((await run([task('much', { type: 'test.boundless' })])).runs.much, {
+  t.match((await through([task('much', { type: 'test.boundless' })])).runs.much, {
     failure: { kind: 'refused', message: /larger than 64 MB/ },
   })
 })

@@ -15,8 +15,9 @@ import { workflowProjection } from '../../projections/workflows/projection.ts'
 import { decideSaveTrigger, trigger } from '../../schemas/workflows/trigger.ts'
 import { triggerRoll, triggerRollChange } from '../../schemas/workflows/trigger-roll.ts'
 import { signatureOf } from '../../schemas/workflows/trigger-signature.ts'
-import { type SchedulerObservation, type SchedulerOptions, startScheduler } from '../../workers/scheduler/scheduler.ts'
+import type { SchedulerObservation } from '../../workers/scheduler/scheduler.ts'
 import { capture } from '../capture/support.ts'
+import { schedulers } from './schedulers.ts'
 import { workflowStage } from './stage.ts'
 
 const yaml = (name: string, more = '') =>
@@ -28,28 +29,8 @@ t.test('triggers', async (t) => {
   const { ask, save, until, bus, nats, connection } = stage
   const observed: SchedulerObservation[] = []
   const database = new pg.Pool({ ...connection, max: 2 })
-  const running = new Set<() => Promise<void>>()
-  const scheduler = async (more: Partial<SchedulerOptions> = {}) => {
-    const own = await connectBus({ url: nats.url, name: 'scheduler' })
-    const started = await startScheduler({
-      bus: own,
-      changeStream: 'cdc-stream',
-      source: 'main',
-      onObservation: (observation) => observed.push(observation),
-      ...more,
-    })
-    const stop = async () => {
-      running.delete(stop)
-      await started.stop()
-      await own.close()
-    }
-    running.add(stop)
-    return { stop, bus: own }
-  }
-  t.teardown(async () => {
-    for (const stop of [...running]) await stop()
-    await database.end()
-  })
+  t.teardown(() => database.end())
+  const { start: scheduler, stopAll } = schedulers(t, nats.url, (observation) => observed.push(observation))
   const create = async (body: Record<string, unknown>) => {
     const { status, json } = await ask('POST', '/triggers', { body })
     t.equal(status, 201, JSON.stringify(json))
@@ -165,7 +146,7 @@ t.test('triggers', async (t) => {
   })
 
   await t.test('one execution a tick, of two schedulers, over a death and a pause of all', async (t) => {
-    for (const stop of [...running]) await stop()
+    await stopAll()
     const first = await scheduler()
     await scheduler()
     const flowId = await save(yaml('ticking'))
@@ -175,7 +156,7 @@ t.test('triggers', async (t) => {
     // Dies: what it has in hand is neither done nor given back.
     await first.bus.connection.close()
     await atLeast(flowId, 4)
-    for (const stop of [...running]) await stop()
+    await stopAll()
     const before = (await executionsOf(flowId)).length
     await delay(3_000)
     await Promise.all([scheduler(), scheduler()])

@@ -1,37 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import t from 'tap'
-import { connectBus } from '../../bus/connect.ts'
 import { deliverySubject } from '../../bus/subject.ts'
 import { schemaOf } from '../../projections/projector.ts'
 import { workflowProjection } from '../../projections/workflows/projection.ts'
-import { startScheduler } from '../../workers/scheduler/scheduler.ts'
+import { schedulers } from './schedulers.ts'
 import { workflowStage } from './stage.ts'
 
 const { ask, save, until, faults, bus, nats, connection } = await workflowStage(t)
 const database = new pg.Pool({ ...connection, max: 2 })
 t.teardown(() => database.end())
-const running = new Set<() => Promise<void>>()
-const scheduler = async () => {
-  const own = await connectBus({ url: nats.url, name: 'scheduler' })
-  const started = await startScheduler({
-    bus: own,
-    changeStream: 'cdc-stream',
-    source: 'main',
-    onObservation: (observation) => {
-      if (observation.type === 'message-dead') faults.push(observation.error)
-    },
-  })
-  const stop = async () => {
-    running.delete(stop)
-    await started.stop()
-    await own.close()
-  }
-  running.add(stop)
-  return { stop, bus: own }
-}
-t.teardown(async () => {
-  await Promise.all([...running].map((stop) => stop()))
+const { start: scheduler, stopAll } = schedulers(t, nats.url, (observation) => {
+  if (observation.type === 'message-dead') faults.push(observation.error)
 })
 const yaml = (name: string, more = '') =>
   `name: ${name}\ntasks: [{ name: say, type: util.log, properties: { message: '{{ inputs.n }}' } }]\n${more}`
@@ -104,7 +84,7 @@ t.test('each delivery gets into one execution, whoever dies', async (t) => {
       await nats.restart()
       await until(async () => (bus.connected ? true : null))
     }
-    if (round === 2) await Promise.all([...running].map((stop) => stop()))
+    if (round === 2) await stopAll()
   }
   await Promise.all([scheduler(), scheduler()])
   const found = await atLeast(flowId, 100)
