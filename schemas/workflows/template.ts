@@ -36,9 +36,12 @@ const limits = {
   // Nothing is read from the disk of the platform.
   templates: {},
 }
-const liquid = withFilters(new Liquid(limits))
+/** They read other templates, of which there are none. */
+const readingTags = ['include', 'render', 'layout', 'block']
+const liquid = ours(new Liquid(limits))
 
-function withFilters(engine: Liquid): Liquid {
+function ours(engine: Liquid): Liquid {
+  for (const tag of readingTags) delete engine.tags[tag]
   engine.registerFilter('to_json', (value: unknown) => JSON.stringify(value))
   engine.registerFilter('from_json', (text: unknown) => JSON.parse(String(text)))
   return engine
@@ -128,7 +131,7 @@ export async function renderData(
 ): Promise<string> {
   const output = escaping === 'html' ? { outputEscape: 'escape' as const } : {}
   try {
-    const engine = withFilters(new Liquid({ ...limits, ...output, strictVariables: strict }))
+    const engine = ours(new Liquid({ ...limits, ...output, strictVariables: strict }))
     return String(await engine.parseAndRender(text, data))
   } catch (error) {
     throw new TemplateMistake(reason(error), { cause: error })
