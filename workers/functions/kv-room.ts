@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { JetStreamApiError } from '@nats-io/jetstream'
 import { LRUCache } from 'lru-cache'
 import type { Bus } from '../../bus/connect.ts'
 import { addToCounter, type CounterName, counterValues } from '../../bus/counters.ts'
 import { asking } from '../../bus/publish.ts'
-import { functionsStream, type KvSize, storedSize } from './kv-size.ts'
+import { functionsStream, type KvSize, type KvSizes } from './kv-size.ts'
 
 /** What a function asked of its store and may not have; the text is for its author. */
 export class KvRefused extends Error {
@@ -28,8 +27,6 @@ export interface KvLimits {
 interface Measurement {
   /** Of performance.now(). */
   readonly begunAt: number
-  /** When the next one may be. */
-  readonly nextAt: number
   readonly found: KvSize
   /** What had been settled when it began: all of that was found, or is gone. */
   readonly settled: KvSize
@@ -40,8 +37,6 @@ interface Measurement {
 /** Part of the bucket's bytes that is kept for what the platform itself has in there. */
 const spared = 1 / 16
 const lookMs = 1_000
-/** The pause behind a measurement is so many times as long as it took. */
-const pauses = 9
 const tries = 3
 /** The stream takes no more bytes. */
 const maxBytesExceeded = 10077
@@ -56,14 +51,16 @@ const nothing: KvSize = { keys: 0, bytes: 0 }
  */
 export class KvRoom {
   readonly #bus: Bus
+  readonly #sizes: KvSizes
   readonly #limits: Required<KvLimits>
   readonly #measured = new LRUCache<string, Measurement>({ max: 10_000 })
   /** The last of those who wait for a measurement, by function: one after the other. */
   readonly #lines = new Map<string, Promise<void>>()
   #bucket: { readonly at: number; readonly max: number; bytes: number } | null = null
 
-  constructor(bus: Bus, { maxKeys = 10_000, maxBytes = 16 * 1024 ** 2, deadMs = 30_000 }: KvLimits) {
+  constructor(bus: Bus, sizes: KvSizes, { maxKeys = 10_000, maxBytes = 16 * 1024 ** 2, deadMs = 30_000 }: KvLimits) {
     this.#bus = bus
+    this.#sizes = sizes
     this.#limits = { maxKeys, maxBytes, deadMs }
   }
 
@@ -139,15 +136,13 @@ export class KvRoom {
   async #measure(functionId: string, from: number): Promise<Measurement> {
     const last = this.#measured.get(functionId)
     if (last !== undefined && last.begunAt >= from) return last
-    if (last !== undefined) await sleep(Math.max(0, last.nextAt - performance.now()))
     const begunAt = performance.now()
     const { asked, settled } = await this.#sums(functionId)
-    const found = await storedSize(this.#bus, functionId)
-    const endedAt = performance.now()
+    const sizes = await this.#sizes.read(functionId)
+    const found = { keys: sizes.size, bytes: [...sizes.values()].reduce((all, size) => all + size, 0) }
     const isStill = last !== undefined && settled.keys === last.settled.keys && settled.bytes === last.settled.bytes
     const still = isStill ? last.still : { since: begunAt, asked }
-    const nextAt = endedAt + pauses * (endedAt - begunAt)
-    const measurement = { begunAt, nextAt, found, settled, still }
+    const measurement = { begunAt, found, settled, still }
     this.#measured.set(functionId, measurement)
     if (begunAt - still.since > this.#limits.deadMs) await this.#settleDead(functionId, measurement)
     return measurement

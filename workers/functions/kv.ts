@@ -3,7 +3,7 @@ import { asking, publish } from '../../bus/publish.ts'
 import { ownedKeySubject, ownedKeysSubject } from '../../bus/subject.ts'
 import { functionsBucket, maxValueBytes } from '../../bus/topology.ts'
 import { type KvLimits, KvRefused, KvRoom } from './kv-room.ts'
-import { keyOf, sizeOf, functionsStream as stream } from './kv-size.ts'
+import { KvSizes, keyOf, sizeOf, functionsStream as stream } from './kv-size.ts'
 
 export interface KeyPage {
   readonly keys: readonly string[]
@@ -32,14 +32,10 @@ const maxPage = 1_000
 
 export function functionKv(bus: Bus, limits: KvLimits = {}): FunctionKv {
   const subjectOf = (functionId: string, key: string) => ownedKeySubject(functionsBucket, functionId, checked(key))
-  const keysOf = async (functionId: string): Promise<string[]> => {
-    const filter = ownedKeysSubject(functionsBucket, functionId)
-    const { state } = await asking(bus, () => bus.manager.streams.info(stream, { subjects_filter: filter }))
-    return Object.keys(state.subjects ?? {}).map((subject) => keyOf(subject))
-  }
+  const sizes = new KvSizes(bus)
   const last = (subject: string) => asking(bus, () => bus.manager.direct.getMessage(stream, { last_by_subj: subject }))
   const purge = (what: { filter: string; seq?: number }) => asking(bus, () => bus.manager.streams.purge(stream, what))
-  const room = new KvRoom(bus, limits)
+  const room = new KvRoom(bus, sizes, limits)
   return {
     async get(functionId, key) {
       return (await last(subjectOf(functionId, key)))?.string() ?? null
@@ -63,7 +59,9 @@ export function functionKv(bus: Bus, limits: KvLimits = {}): FunctionKv {
       if (typeof prefix !== 'string' || typeof cursor !== 'string') throw new KvRefused('prefix and cursor are texts')
       if (!Number.isInteger(limit) || limit < 1) throw new KvRefused('limit is a whole number from 1')
       const size = Math.min(maxPage, limit)
-      const keys = (await keysOf(functionId)).filter((key) => key.startsWith(prefix) && key > cursor).sort()
+      const keys = [...(await sizes.read(functionId)).keys()]
+        .filter((key) => key.startsWith(prefix) && key > cursor)
+        .sort()
       const page = keys.slice(0, size)
       return { keys: page, cursor: keys.length > size ? (page.at(-1) ?? null) : null }
     },
