@@ -166,7 +166,9 @@ const noModules: Plugin = {
   },
 }
 
-function described({ text, location }: Message): string {
+function described({ text: given, location }: Message): string {
+  // It speaks of what the source is made into.
+  const text = given.startsWith('Top-level await') ? 'await may be used inside of async functions only' : given
   if (location === null) return text
   // esbuild counts columns in bytes, from 0.
   const before = Buffer.from(location.lineText, 'utf8').subarray(0, location.column).toString('utf8')

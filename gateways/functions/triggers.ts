@@ -53,13 +53,28 @@ function readTrigger(value: unknown, place: string): Trigger {
   const unknown = Object.keys(value).find((name) => !Object.hasOwn(schema.properties, name))
   if (unknown !== undefined) throw invalid(`${place} has an unknown field "${unknown.slice(0, 100)}"`)
   const [first] = Value.Errors(schema, value)
+  if (first?.instancePath.startsWith('/operations'))
+    throw invalid(`${place}.operations must be a list of ${operations}`)
   if (first !== undefined) throw invalid(`${place}${first.instancePath.replaceAll('/', '.')} ${first.message}`)
   const trigger = value as Trigger
   if (isCron(trigger)) checkCron(trigger, place)
   return trigger
 }
 
+const operations = 'INSERT, UPDATE, DELETE and TRUNCATE'
+
 function checkCron(trigger: CronTrigger, place: string): void {
+  const { timezone = 'UTC' } = trigger
+  if (!isTimeZone(timezone)) throw invalid(`${place}.timezone must be an IANA name such as Europe/Stockholm`)
   const mistake = cronMistake(trigger, Date.now())
   if (mistake !== null) throw invalid(`${place}.cron${mistake.startsWith('will') ? '' : ':'} ${mistake}`)
+}
+
+function isTimeZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
 }

@@ -200,7 +200,7 @@ t.test('a source that does not compile says where', async (t) => {
     ['const fs = require("node:fs")', 'A function cannot import modules ("node:fs")'],
     ['export * from "./other.ts"', 'A function cannot import modules'],
     ['function handler() { return import("x") }', 'A function cannot import modules ("x")'],
-    ['await 1\nfunction handler() {}', 'Top-level await'],
+    ['await 1\nfunction handler() {}', 'await may be used inside of async functions only (line 1, column 1)'],
     ['type A = 1\n\nconst x: A = 1, y = /(/', '/(/: Unterminated group (line 3, column 21)'],
     [
       'export function handler() {\n  return () => /(?<a>x)(?<a>y)/\n}',

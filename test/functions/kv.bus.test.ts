@@ -73,13 +73,32 @@ t.test('the store of a function', async (t) => {
   })
 
   await t.test('has the room back that a worker asked for and died', async (t) => {
-    const [kv] = await workers({ maxBytes: 100_000, deadMs: 200 })
-    await kv!.put('dead', 'k', value(9_999))
+    const [early] = await workers({ maxBytes: 100_000 })
+    const [late] = await workers({ maxBytes: 100_000, deadMs: 0 })
+    await early!.put('dead', 'k', value(9_999))
     await addToCounter(place.bus, ['function-kv', 'asked', 'bytes', 'dead'], 90_000)
-    const put = async () => (await taken(t, [kv!.put('dead', 'l', value(49_999))])) === 1
-    t.notOk(await put(), 'at first it may still be on its way')
-    while (!(await put())) await sleep(20)
-    t.equal(await taken(t, [kv!.put('dead', 'm', value(49_999))]), 0)
+    const put = async (kv: FunctionKv) => (await taken(t, [kv.put('dead', 'l', value(49_999))])) === 1
+    t.notOk(await put(early!), 'at first it may still be on its way')
+    while (!(await put(late!))) await sleep(20)
+    t.equal(await taken(t, [late!.put('dead', 'm', value(49_999))]), 0)
+  })
+
+  await t.test('is read once for all who list it at a time', async (t) => {
+    const [kv] = await workers({})
+    await Promise.all(Array.from({ length: 30 }, (_, n) => kv!.put('listed', `${n}`, '1')))
+    const { connection } = place.bus
+    const asked: string[] = []
+    const seen = ['STREAM.INFO.KV_functions', 'CONSUMER.CREATE.KV_functions.>'].map((subject) =>
+      connection.subscribe(`$JS.API.${subject}`, { callback: (_, { subject }) => void asked.push(subject) }),
+    )
+    await connection.flush()
+    const pages = await Promise.all(Array.from({ length: 50 }, () => kv!.list('listed', { limit: 40 })))
+    t.same(new Set(pages.map(({ keys }) => keys.length)), new Set([30]))
+    await connection.flush()
+    t.ok(asked.length >= 1 && asked.length <= 4, `${asked.length} questions to the bus`)
+    for (const each of seen) each.unsubscribe()
+    await kv!.put('listed', 'one more', '1')
+    t.equal((await kv!.list('listed', {})).keys.length, 31, 'what was written before is there')
   })
 
   await t.test('takes so many keys', async (t) => {
