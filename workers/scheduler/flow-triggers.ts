@@ -6,6 +6,7 @@ import { load } from '../../bus/load.ts'
 import { readBytes } from '../../bus/objects.ts'
 import { eventSubject } from '../../bus/subject.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import { nextDepth } from '../../schemas/workflows/chain.ts'
 import { execution } from '../../schemas/workflows/execution.ts'
 import { ExecutionEnded } from '../../schemas/workflows/execution-facts.ts'
 import { type ExecutionState, isEnded } from '../../schemas/workflows/execution-state.ts'
@@ -18,8 +19,6 @@ import { liveTrigger, type TriggerView, triggerStream } from './trigger-view.ts'
 
 /** Larger outputs do not travel on to the next flow; it can ask for them by the execution's id. */
 const maxOutputBytes = 512 * 1024
-/** Flows that start each other in a circle end here. */
-const maxDepth = 50
 
 /** Starts executions when those of other flows end. */
 export async function serveFlowTriggers(
@@ -59,12 +58,10 @@ async function takeEnd(
     if (!(await fits(bus, saved, state))) continue
     const live = await liveTrigger(bus, saved.triggerId)
     if (live === null) continue
-    brings ??= await broughtBy(bus, state)
-    if (Number(brings.depth) > maxDepth) {
-      const error = new Rejected(
-        'workflows/execution-state',
-        `Flows have started each other ${maxDepth} times in a row`,
-      )
+    try {
+      brings ??= await broughtBy(bus, state)
+    } catch (error) {
+      if (!(error instanceof Rejected)) throw error
       await tellRefused(bus, saved, error, onObservation)
       continue
     }
@@ -83,8 +80,10 @@ async function fits(bus: Bus, { flowId, config }: SavedTrigger['saved'], state: 
   return own.state.stage === 'saved' && own.state.latest.namespace === created.namespace
 }
 
+/** @throws {Rejected} `workflows/execution-state` for flows that start each other in a circle */
 async function broughtBy(bus: Bus, state: ExecutionState): Promise<Record<string, unknown>> {
   const { executionId, flowId, flowName, namespace, labels, inputs, trigger } = state.created!
+  const depth = nextDepth(trigger)
   return {
     executionId,
     flowId,
@@ -95,7 +94,7 @@ async function broughtBy(bus: Bus, state: ExecutionState): Promise<Record<string
     status: statusOf(state),
     outputs: await outputsOf(bus, state.outputs),
     error: state.failure?.message ?? null,
-    depth: (typeof trigger.depth === 'number' ? trigger.depth : 0) + 1,
+    depth,
   }
 }
 

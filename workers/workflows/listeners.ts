@@ -1,5 +1,6 @@
 import type { Bus } from '../../bus/connect.ts'
 import { Rejected } from '../../schemas/failure.ts'
+import { nextDepth } from '../../schemas/workflows/chain.ts'
 import { derivedId } from '../../schemas/workflows/derived-id.ts'
 import { type ExecutionState, rootKey } from '../../schemas/workflows/execution-state.ts'
 import type { FlowPlan, ListenedTo, ListenerPlan } from '../../schemas/workflows/flow-plan.ts'
@@ -17,7 +18,7 @@ export interface Listened {
 }
 
 /** Listeners that listen to what listeners start end here. */
-const maxDepth = 5
+const maxInRow = 5
 
 /**
  * Starts the flows that listen to what an execution has come to, each once however often this is done. One that cannot be started is
@@ -40,8 +41,8 @@ export async function startListeners(bus: Bus, listened: Listened, refused: (err
 
 async function start(bus: Bus, { plan, state, to, sources, at }: Listened, listener: ListenerPlan, id: string) {
   const { executionId, flowId, flowName: name, namespace, actor, trigger } = state.created!
-  const depth = Number(trigger.type === 'listener' ? trigger.depth : 0) + 1
-  if (depth > maxDepth) throw new Rejected('workflows/execution-state', `Listeners start listeners ${maxDepth} deep`)
+  const inRow = Number(trigger.type === 'listener' ? (trigger.inRow ?? trigger.depth) : 0) + 1
+  if (inRow > maxInRow) throw new Rejected('workflows/execution-state', `Listeners start listeners ${maxInRow} deep`)
   const scope = await scopeOf(plan, state, rootKey, sources)
   const told = { ...(scope.execution as object), status: to }
   // So that one text serves for all that it listens to.
@@ -50,7 +51,7 @@ async function start(bus: Bus, { plan, state, to, sources, at }: Listened, liste
   await startExecution(bus, await findFlow(bus, listener.namespace ?? namespace, listener.flow), {
     executionId: id,
     inputs: inputs as Readonly<Record<string, unknown>>,
-    trigger: { type: 'listener', executionId, flowId, flowName: name, status: to, depth },
+    trigger: { type: 'listener', executionId, flowId, flowName: name, status: to, inRow, depth: nextDepth(trigger) },
     actor,
     at,
   })

@@ -1,4 +1,5 @@
 import type { Bus } from '../../bus/connect.ts'
+import { nextDepth } from '../../schemas/workflows/chain.ts'
 import { type Ending, type ExecutionState, isEnded } from '../../schemas/workflows/execution-state.ts'
 import type { ListenedTo } from '../../schemas/workflows/flow-plan.ts'
 import type { Value } from '../../schemas/workflows/task-result.ts'
@@ -84,13 +85,14 @@ async function startChild(
   { run, opening }: Extract<FollowUp, { type: 'child' }>,
   again: boolean,
 ): Promise<void> {
-  const { executionId, actor, namespace } = state.created!
+  const { executionId, actor, namespace, trigger } = state.created!
   try {
+    const depth = nextDepth(trigger)
     const flowId = await findFlow(bus, opening.namespace ?? namespace, opening.flowId)
     await startExecution(bus, flowId, {
       executionId: opening.executionId,
       inputs: opening.inputs,
-      trigger: { type: 'subflow', executionId, run },
+      trigger: { type: 'subflow', executionId, run, depth },
       actor,
       at: now(),
       ...(opening.wait && { parent: { executionId, run } }),
