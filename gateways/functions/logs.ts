@@ -1,33 +1,32 @@
-import { DeliverPolicy, type DirectBatchOptions, type StoredMsg } from '@nats-io/jetstream'
+import { DeliverPolicy } from '@nats-io/jetstream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Bus } from '../../bus/connect.ts'
-import { readPage } from '../../bus/load.ts'
 import { asking } from '../../bus/publish.ts'
 import { logSubject } from '../../bus/subject.ts'
 import { Unavailable } from '../../schemas/failure.ts'
 import type { LogLine } from '../../schemas/functions/call.ts'
 import { eventText, openEventStream } from '../http/sse.ts'
+import { LogLines, linesOf, logStream } from './log-lines.ts'
 import { functionId, invalid } from './request.ts'
 import { allowManagement, type FunctionService } from './service.ts'
 
-const stream = 'LOGS'
 const defaultLines = 100
 const maxLines = 1_000
-/** The newest lines are looked for in ever longer spans, so that a talkative function is not read from its beginning. */
-const spansMs = [60_000, 600_000, 3_600_000, 86_400_000, 7 * 86_400_000]
-const pageSize = 256
 const heartbeatMs = 15_000
+/** Messages that the bus sends to one client's consumer ahead: it drops a connection on which too much has piled up. */
+const maxAhead = 4
 const maxUnsentBytes = 1024 * 1024
 
 /** What a function has written: the newest lines, or with `Accept: text/event-stream` each line as it comes. */
 export function logRoute(app: FastifyInstance, service: FunctionService): void {
+  const lines = new LogLines(service.bus)
   let clients = 0
   app.get<{ Params: { id: string } }>('/scripts/:id/logs', async (request, reply) => {
     await allowManagement(service, request)
     const { id } = service.view.get(functionId(request.params.id))
     if (!/\btext\/event-stream\b/.test(request.headers.accept ?? '')) {
       await service.workers.flushed()
-      return { id, logs: await newest(service.bus, id, readLimit(request)) }
+      return { id, logs: (await lines.newest(id, readLimit(request))).map(shown) }
     }
     if (clients >= service.maxLogClients) {
       throw new Unavailable('http/unavailable', 'As many clients as may be are following logs')
@@ -51,29 +50,6 @@ function readLimit({ url }: FastifyRequest): number {
   return Number(text)
 }
 
-async function newest(bus: Bus, id: string, limit: number) {
-  const now = Date.now()
-  let lines: LogLine[] = []
-  for (const spanMs of spansMs) {
-    lines = await linesSince(bus, logSubject('function', id), now - spanMs, limit)
-    if (lines.length >= limit) break
-  }
-  return lines.map(shown)
-}
-
-async function linesSince(bus: Bus, subject: string, since: number, limit: number): Promise<LogLine[]> {
-  let lines: LogLine[] = []
-  let query: { readonly start_time: Date } | { readonly seq: number } = { start_time: new Date(since) }
-  for (;;) {
-    const wanted: DirectBatchOptions = { ...query, next_by_subj: subject, batch: pageSize }
-    const page: StoredMsg[] = await asking(bus, () => readPage(bus, stream, wanted))
-    lines = [...lines, ...page.flatMap(({ data }) => linesOf(data))].slice(-limit)
-    const last = page.at(-1)
-    if (last === undefined || page.length < pageSize) return lines
-    query = { seq: last.seq + 1 }
-  }
-}
-
 async function live(bus: Bus, id: string, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const from = /^\d{1,15}$/.exec(String(request.headers['last-event-id'] ?? ''))
   const begin =
@@ -81,9 +57,9 @@ async function live(bus: Bus, id: string, request: FastifyRequest, reply: Fastif
       ? { deliver_policy: DeliverPolicy.New }
       : { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: Number(from[0]) + 1 }
   const consumer = await asking(bus, () =>
-    bus.jetstream.consumers.get(stream, { filter_subjects: logSubject('function', id), ...begin }),
+    bus.jetstream.consumers.get(logStream, { filter_subjects: logSubject('function', id), ...begin }),
   )
-  const messages = await asking(bus, () => consumer.consume())
+  const messages = await asking(bus, () => consumer.consume({ max_messages: maxAhead }))
   const events = openEventStream(reply, { retryMs: 1_000 })
   const beat = setInterval(() => events.beat(), heartbeatMs)
   events.onClose(() => void messages.close())
@@ -97,10 +73,6 @@ async function live(bus: Bus, id: string, request: FastifyRequest, reply: Fastif
     clearInterval(beat)
     events.end('')
   }
-}
-
-function linesOf(data: Uint8Array): readonly LogLine[] {
-  return JSON.parse(Buffer.from(data).toString('utf8')) as LogLine[]
 }
 
 function shown({ at, level, text, invocationId, revision }: LogLine) {
