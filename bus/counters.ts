@@ -1,7 +1,7 @@
 import type { PubAck } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
-import { isNothingFound } from './load.ts'
 import { newId } from './message.ts'
+import { isNothingFound } from './page.ts'
 import { asking, publish } from './publish.ts'
 import { counterSubject } from './subject.ts'
 

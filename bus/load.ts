@@ -1,8 +1,9 @@
-import type { DirectBatchOptions, StoredMsg } from '@nats-io/jetstream'
+import type { StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from './connect.ts'
 import { decodeMessage, type HeaderReader } from './envelope.ts'
 import { type Aggregate, type EventSet, evolved, type Fact, type Message, type Trail } from './message.ts'
 import { fetchBody } from './objects.ts'
+import { readPage } from './page.ts'
 import { asking } from './publish.ts'
 
 export interface Place {
@@ -139,23 +140,6 @@ async function foldFrom<State, F extends Fact>(
     if (page.at(-1)!.seq >= last.seq) break
   }
   return { state, sequence: last.seq, trail: told?.base === trail.base ? told : trail }
-}
-
-/** The next messages of a stream or subject, none at its end. Not for more than 1,000. */
-export async function readPage(bus: Bus, stream: string, query: DirectBatchOptions): Promise<StoredMsg[]> {
-  const page: StoredMsg[] = []
-  try {
-    for await (const stored of await bus.manager.direct.getBatch(stream, query)) page.push(stored)
-  } catch (error) {
-    if (!isNothingFound(error)) throw error
-  }
-  return page
-}
-
-/** What a read of several messages says when there is none. */
-export function isNothingFound(error: unknown): boolean {
-  // The client does not export the class.
-  return error instanceof Error && error.name === 'JetStreamStatusError' && 'code' in error && error.code === 404
 }
 
 /** The last message of a subject, in one read; null when there is none. */

@@ -1,6 +1,7 @@
 import type { Bus } from '../bus/connect.ts'
 import { decide } from '../bus/decide.ts'
-import { load, loadMessage, readPage } from '../bus/load.ts'
+import { load, loadMessage } from '../bus/load.ts'
+import { readPage } from '../bus/page.ts'
 import { asking } from '../bus/publish.ts'
 import { type KeyRing, resealed } from '../bus/sealed.ts'
 import { unescapeToken } from '../bus/subject.ts'

@@ -1,6 +1,6 @@
 import type { Subscription } from '@nats-io/nats-core'
 import type { FastifyInstance } from 'fastify'
-import { readPage } from '../../bus/load.ts'
+import { readPage } from '../../bus/page.ts'
 import { asking } from '../../bus/publish.ts'
 import { metricSubject } from '../../bus/subject.ts'
 import { keptSamples } from '../../bus/topology.ts'

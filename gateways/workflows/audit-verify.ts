@@ -1,6 +1,7 @@
 import type { Bus } from '../../bus/connect.ts'
-import { readMessage, readPage } from '../../bus/load.ts'
+import { readMessage } from '../../bus/load.ts'
 import type { Message } from '../../bus/message.ts'
+import { readPage } from '../../bus/page.ts'
 import { asking } from '../../bus/publish.ts'
 import { type AuditEntry, type AuditHead, auditEvents, chainMistake, noHash } from '../../schemas/workflows/audit.ts'
 import { auditPlace } from './audit-trail.ts'

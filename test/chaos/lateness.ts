@@ -1,5 +1,5 @@
 import type { Bus } from '../../bus/connect.ts'
-import { readPage } from '../../bus/load.ts'
+import { readPage } from '../../bus/page.ts'
 
 /** A time in which everything was there that is needed, epoch ms. */
 interface Stretch {

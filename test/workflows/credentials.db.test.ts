@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { readPage } from '../../bus/load.ts'
+import { readPage } from '../../bus/page.ts'
 import { secretForms } from '../../workers/workflows/mask-forms.ts'
 import { workflowStage } from './stage.ts'
 

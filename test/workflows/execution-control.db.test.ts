@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { readPage } from '../../bus/load.ts'
+import { readPage } from '../../bus/page.ts'
 import { workflowStage } from './stage.ts'
 
 t.setTimeout(120_000)

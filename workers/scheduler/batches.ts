@@ -1,6 +1,7 @@
 import { type Bus, BusUnavailable } from '../../bus/connect.ts'
 import { type ConsumeObservation, consume } from '../../bus/consume.ts'
-import { load, readPage } from '../../bus/load.ts'
+import { load } from '../../bus/load.ts'
+import { readPage } from '../../bus/page.ts'
 import { asking } from '../../bus/publish.ts'
 import { deliverySubject, dueSubjects, eventSubject, unescapeToken } from '../../bus/subject.ts'
 import { setTimer } from '../../bus/timers.ts'

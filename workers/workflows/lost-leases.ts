@@ -1,7 +1,7 @@
 import { type ConsumerInfo, JetStreamApiError, type StoredMsg } from '@nats-io/jetstream'
 import type { Bus } from '../../bus/connect.ts'
 import { messageIdHeader } from '../../bus/envelope.ts'
-import { readPage } from '../../bus/load.ts'
+import { readPage } from '../../bus/page.ts'
 import { asking } from '../../bus/publish.ts'
 import { eventSubject, executionSubject } from '../../bus/subject.ts'
 import type { ExecutionCommand } from '../../schemas/workflows/execution-decide.ts'
