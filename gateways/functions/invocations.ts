@@ -8,6 +8,7 @@ import { Rejected, Unavailable } from '../../schemas/failure.ts'
 import { type Call, callHeader, type Outcome, outcomeHeader } from '../../schemas/functions/call.ts'
 import type { CallTarget } from '../../schemas/functions/target.ts'
 import { faultAnswer, headerValue } from './answer.ts'
+import { ReadTurns } from './read-turns.ts'
 import { callBody, callRequest } from './request.ts'
 import { allowCall, type FunctionService } from './service.ts'
 
@@ -49,10 +50,12 @@ function isFull(error: unknown): boolean {
 
 /** What became of an asynchronous invocation. */
 export function invocationRoute(app: FastifyInstance, service: FunctionService): void {
+  // Each may be 6 MB.
+  const turns = new ReadTurns({ most: 4, mostWaiting: 1_000 })
   app.get<{ Params: { id: string } }>('/invocations/:id', async (request) => {
     await allowCall(service, request)
     const { id } = request.params
-    const found = idPattern.test(id) ? await find(service, id) : null
+    const found = idPattern.test(id) ? await turns.run(() => find(service, id)) : null
     if (found === null) throw new Rejected('functions/unknown-invocation', `Invocation not found: ${id.slice(0, 100)}`)
     return found
   })

@@ -3,39 +3,27 @@ import type { Bus } from '../../bus/connect.ts'
 import { readPage } from '../../bus/page.ts'
 import { asking } from '../../bus/publish.ts'
 import { logSubject } from '../../bus/subject.ts'
-import { Unavailable } from '../../schemas/failure.ts'
 import type { LogLine } from '../../schemas/functions/call.ts'
+import { ReadTurns } from './read-turns.ts'
 
 export const logStream = 'LOGS'
 /** The newest lines are looked for in ever longer spans, so that a talkative function is not read from its beginning. */
 const spansMs = [60_000, 600_000, 3_600_000, 86_400_000, 7 * 86_400_000]
-/** What the bus sends without a pause: it drops a connection on which too much has piled up, and with it the calls of all functions. */
+/** What the bus sends without a pause. */
 const pageBytes = 4 * 1024 * 1024
-const maxReaders = 2
-const maxWaiting = 64
 
 /** Reads what functions have written; few at a time, the others wait. */
 export class LogLines {
   readonly #bus: Bus
-  readonly #waiting: (() => void)[] = []
-  #readers = 0
+  readonly #turns = new ReadTurns({ most: 2, mostWaiting: 64 })
 
   constructor(bus: Bus) {
     this.#bus = bus
   }
 
   /** The newest lines, the oldest of them first. @throws {Unavailable} when too many wait; {BusUnavailable} */
-  async newest(functionId: string, limit: number): Promise<readonly LogLine[]> {
-    if (this.#readers < maxReaders) this.#readers++
-    else if (this.#waiting.length >= maxWaiting) throw new Unavailable('http/unavailable', 'Too many are reading logs')
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    try {
-      return await this.#read(functionId, limit)
-    } finally {
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#readers--
-      else next()
-    }
+  newest(functionId: string, limit: number): Promise<readonly LogLine[]> {
+    return this.#turns.run(() => this.#read(functionId, limit))
   }
 
   async #read(functionId: string, limit: number): Promise<readonly LogLine[]> {

@@ -136,4 +136,14 @@ t.test('the store of a function', async (t) => {
       t.match(body, { scripts: [{ lastInvoked: String }, { lastInvoked: String }] }, 'which still writes its own')
     },
   )
+
+  await t.test('is refused by the bus as well when the bucket is full', async (t) => {
+    await reconcileStreams(place.bus, streamSpecs({ functionsBytes: 1024 ** 2 }))
+    const kvs = await workers({})
+    for (const kv of kvs) await kv.clear('first', Date.now())
+    await Promise.all(kvs.map((kv, n) => kv.put('full', `${n}`, '1')))
+    const puts = Array.from({ length: 45 }, (_, n) => kvs[n % 3]!.put('full', `key ${n}`, value(60_000)))
+    const count = await taken(t, puts)
+    t.ok(count > 0 && count <= 17, `${count} were taken, and the others told that it is full`)
+  })
 })

@@ -185,7 +185,9 @@ async function storing(store: () => Promise<unknown>): Promise<void> {
   try {
     await store()
   } catch (error) {
-    const isFull = error instanceof JetStreamApiError && error.code === maxBytesExceeded
+    // It counts as something that the bus cannot do now.
+    const { cause = error } = error as Error
+    const isFull = cause instanceof JetStreamApiError && cause.code === maxBytesExceeded
     throw isFull ? new KvFull(allFull, { cause: error }) : error
   }
 }

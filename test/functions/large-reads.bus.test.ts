@@ -1,5 +1,7 @@
 import t from 'tap'
-import { logSubject } from '../../bus/subject.ts'
+import { natsHeaders } from '../../bus/publish.ts'
+import { logSubject, outcomeSubject } from '../../bus/subject.ts'
+import { outcomeHeader } from '../../schemas/functions/call.ts'
 import { platform } from './platform.ts'
 
 t.setTimeout(120_000)
@@ -35,4 +37,22 @@ t.test('however much a function has written and however many read it, the gatewa
   })
   for (const lines of await Promise.all(followed)) t.ok(lines >= messages * linesEach - 20, `${lines} lines`)
   leaving.abort()
+})
+
+t.test('however large the results of asynchronous calls, and however many ask for them', async (t) => {
+  const place = await platform(t)
+  const { call } = await place.gateway()
+  const outcome = {
+    fn: 'f',
+    finishedAt: Date.now(),
+    durationMs: 1,
+    status: 200,
+    headers: { 'content-type': 'text/plain' },
+  }
+  const given = natsHeaders({ [outcomeHeader]: JSON.stringify(outcome) })
+  await place.bus.jetstream.publish(outcomeSubject('large'), 'x'.repeat(6 * 1024 ** 2), { headers: given })
+  const answers = await Promise.all(Array.from({ length: 50 }, () => call('GET', '/invocations/large')))
+  t.same(new Set(answers.map(({ status }) => status)), new Set([200]))
+  const { response } = answers[0]!.body as { readonly response: { readonly body: string } }
+  t.equal(response.body.length, 6 * 1024 ** 2)
 })
