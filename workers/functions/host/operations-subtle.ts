@@ -43,8 +43,6 @@ const MAX_BITS = 2 ** 20
 const MAX_PARAMETER_BYTES = 65_536
 /** Of a key in any format but `raw`; one of RSA with 4096 bits is a fifth of it. */
 const MAX_KEY_CHARS = 16_384
-/** Of such a one: a secret that is hashed. */
-const MAX_RAW_KEY_CHARS = 131_072
 
 /** @throws {OperationError} when it is too much */
 export function readAsked(argument: string): Asked {
