@@ -170,8 +170,7 @@ async function importAs(
   usages: webcrypto.KeyUsage[],
 ): Promise<webcrypto.CryptoKey> {
   const chars = typeof material === 'string' ? material.length : JSON.stringify(material).length
-  if (chars > (format === 'raw' ? MAX_RAW_KEY_CHARS : MAX_KEY_CHARS))
-    throw unsupported('The key is larger than is used here')
+  if (format !== 'raw' && chars > MAX_KEY_CHARS) throw unsupported('The key is larger than is used here')
   const key = await importUnbounded(format, material, algorithm, usages)
   bounded(key.algorithm)
   return key
