@@ -282,6 +282,9 @@ async function find(manager: JetStreamManager, name: string): Promise<StreamConf
   }
 }
 
+/** By the code of what nats-server says when it has no room for all that its streams may grow to. */
+const roomFor: Readonly<Record<number, string>> = { 10028: 'max_mem: 512MB', 10047: 'max_file: 32GB' }
+
 async function put(
   manager: JetStreamManager,
   spec: StreamSpec,
@@ -297,7 +300,9 @@ async function put(
       before === null
         ? 'cannot be created'
         : `cannot be changed (${shown(spec, changed)}; it has ${shown(before, changed)})`
-    throw new TopologyRefused(`The stream ${spec.name} ${what}: ${error.message}`, { cause: error })
+    const advice = roomFor[error.code]
+    const mend = advice === undefined ? '' : `: set ${advice} in the jetstream block of nats-server`
+    throw new TopologyRefused(`The stream ${spec.name} ${what}: ${error.message}${mend}`, { cause: error })
   }
 }
 

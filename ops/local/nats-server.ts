@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statfsSync, statSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { availableParallelism, totalmem } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -123,6 +123,7 @@ function configuration(home: string, port: number, syncInterval: string): string
     'jetstream {',
     `  store_dir: ${JSON.stringify(join(home, 'store'))}`,
     `  sync_interval: ${JSON.stringify(syncInterval)}`,
+    `  max_file: ${roomFor(home)}`,
     '}',
     'authorization {',
     '  users: [',
@@ -131,6 +132,14 @@ function configuration(home: string, port: number, syncInterval: string): string
     '}',
     '',
   ].join('\n')
+}
+
+const leastRoom = 32 * 1024 ** 3
+
+/** Bytes. By itself nats-server refuses streams that together might outgrow three quarters of what is free now, on a small disk at the first start. */
+function roomFor(home: string): number {
+  const { bavail, bsize } = statfsSync(home)
+  return Math.max(leastRoom, Math.floor(bavail * bsize * 0.75))
 }
 
 type NatsUser = 'busbar' | 'apps'

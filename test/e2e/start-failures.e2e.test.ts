@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ownPlace, startBusbar } from '../support/command.ts'
+import { mayMount } from '../support/may-mount.ts'
 import { testPostgres } from '../support/servers.ts'
 
 t.setTimeout(120_000)
@@ -91,25 +92,15 @@ t.test('a data folder that cannot be used', async (t) => {
   t.match(await complaint(t, ['up', '--servers-only', ...args]), /is of PostgreSQL 9\.6, the server here is \d+/)
 })
 
-t.test(
-  'a full disk',
-  { skip: process.getuid?.() === 0 && mayMount() ? false : 'only root may mount a small disk' },
-  async (t) => {
-    const disk = mkdtempSync(join(tmpdir(), 'busbar-disk-'))
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', disk])
-    t.teardown(() => {
-      execFileSync('umount', [disk])
-      rmSync(disk, { recursive: true })
-    })
-    t.match(await complaint(t, ['up', `--busbar.data=${disk}`]), /is full \(\d MB free, 256 MB needed\)/)
-  },
-)
-
-function mayMount(): boolean {
-  const bounds = /CapEff:\s*([0-9a-f]+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? '0'
-  const sysAdmin = 21n
-  return ((BigInt(`0x${bounds}`) >> sysAdmin) & 1n) === 1n
-}
+t.test('a full disk', { skip: !mayMount() && 'only root may mount a small disk' }, async (t) => {
+  const disk = mkdtempSync(join(tmpdir(), 'busbar-disk-'))
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', disk])
+  t.teardown(() => {
+    execFileSync('umount', [disk])
+    rmSync(disk, { recursive: true })
+  })
+  t.match(await complaint(t, ['up', `--busbar.data=${disk}`]), /is full \(\d MB free, 256 MB needed\)/)
+})
 
 t.test('the workflow engine, which asks nobody who they are, is not offered to others unless told to', async (t) => {
   const args = ['run', 'gateway:workflows', '--server.host=0.0.0.0', '--server.port=1']

@@ -1,5 +1,6 @@
-import { readFileSync, statSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
@@ -7,9 +8,13 @@ import t from 'tap'
 import { addressOf, connectBus } from '../../bus/connect.ts'
 import * as subjects from '../../bus/subject.ts'
 import { reconcileStreams, streamSpecs } from '../../bus/topology.ts'
+import { openBus } from '../../ops/bus.ts'
 import { batchCommand } from '../../ops/local/batch-policy.ts'
-import { lastNatsUrl } from '../../ops/local/nats-server.ts'
-import { testNats } from '../support/servers.ts'
+import { lastNatsUrl, startNats } from '../../ops/local/nats-server.ts'
+import { createLog } from '../../ops/log.ts'
+import { loadConfig } from '../../schemas/config/load.ts'
+import { mayMount } from '../support/may-mount.ts'
+import { testNats, testNatsBinary } from '../support/servers.ts'
 
 t.setTimeout(60_000)
 t.jobs = 1
@@ -40,6 +45,27 @@ t.test('the platform sends on subjects that are known to be its own', async (t) 
   })
   t.ok(made.length > 20 && streams.length > 20)
   t.strictSame(foreign, [])
+})
+
+const skip = !mayMount() && 'only root may mount a small disk'
+t.test('a server of our own has room for what streams may grow to, on a small disk too', { skip }, async (t) => {
+  const disk = mkdtempSync(join(tmpdir(), 'busbar-disk-'))
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=300m', 'tmpfs', disk])
+  t.teardown(() => {
+    execFileSync('umount', [disk])
+    rmSync(disk, { recursive: true })
+  })
+  const nats = await startNats({ dataDir: join(disk, 'nats'), binary: testNatsBinary() })
+  t.teardown(() => nats.kill('SIGQUIT'))
+  const open = (...argv: string[]) => {
+    const { values } = loadConfig({ argv: [`--app.nats.url=${nats.url}`, ...argv] })
+    return openBus(values, createLog('error'), 'test', 'all')
+  }
+  const bus = await open()
+  t.teardown(() => bus.close())
+  t.ok((await bus.jetstream.publish('log.functions.x', '{}')).seq > 0)
+  const more = open(`--app.functions.kv-total-size=${64 * 1024 ** 3}`)
+  await t.rejects(more, { name: 'OperatorError', message: /KV_.*: set max_file: 32GB in the jetstream block/ })
 })
 
 t.test('a server of our own', async (t) => {

@@ -43,7 +43,7 @@ export async function testNats(
 }
 
 /** The nats-server of the machine, or the one fetched into the data folder. */
-function testNatsBinary(): string {
+export function testNatsBinary(): string {
   const { PATH = '', BUSBAR_DATA } = environment()
   const dataFolder = BUSBAR_DATA ?? resolve(import.meta.dirname, '../../.busbar')
   return findNats({ searchPath: PATH, binFolder: join(dataFolder, 'bin') })
