@@ -67,12 +67,16 @@ export async function startMariadb(options: MariadbOptions): Promise<MariadbServ
   makeOwnFolder(home, account)
   const password = keptPassword(home, account, options.password)
   const data = join(home, 'data')
-  if (!existsSync(join(data, 'mysql'))) await makeData(data, options.binaries, home, account)
+  // Servers that share a folder for temporary tables take each other's away.
+  const temporary = join(home, 'tmp')
+  makeOwnFolder(temporary, account)
+  const binaries = { ...options.binaries, environment: { ...options.binaries.environment, TMPDIR: temporary } }
+  if (!existsSync(join(data, 'mysql'))) await makeData(data, binaries, home, account)
   const pidFile = join(data, 'server.pid')
   if (existsSync(pidFile)) await endLeftover(Number.parseInt(readFileSync(pidFile, 'utf8'), 10), data, 'SIGTERM')
   for (let attempt = 1; ; attempt++) {
     const port = options.port || (await freePort())
-    const started = await tryStart({ home, data, account, port, password, options })
+    const started = await tryStart({ home, data, binaries, account, port, password, options })
     if (!('failure' in started)) return started
     const taken = /Address already in use/.test(started.failure)
     const locked = /Unable to lock|aria_log_control/.test(started.failure)
@@ -86,6 +90,7 @@ export async function startMariadb(options: MariadbOptions): Promise<MariadbServ
 interface StartPlan {
   readonly home: string
   readonly data: string
+  readonly binaries: MariadbBinaries
   readonly account: Account | undefined
   readonly port: number
   readonly password: string
@@ -93,10 +98,9 @@ interface StartPlan {
 }
 
 async function tryStart(plan: StartPlan): Promise<MariadbServer | { readonly failure: string }> {
-  const { home, data, account, port, password, options } = plan
+  const { home, data, binaries, account, port, password, options } = plan
   const logFile = join(home, 'server.log')
   const logStart = existsSync(logFile) ? statSync(logFile).size : 0
-  const { binaries } = options
   const settings = { ...defaultSettings, ...options.settings }
   const child = spawnServer({
     command: binaries.server,

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { createConnection } from 'mysql2/promise'
 import t from 'tap'
 import { testMariadb } from '../support/mariadb.ts'
@@ -18,6 +19,7 @@ t.test('a MariaDB of our own: a password, whole rows in its log, and what was co
     { version: /^\d+\.\d+.*MariaDB/, account: 'root@127.0.0.1' },
   ])
   t.match(await ask(server.url, "show variables like 'binlog_row_metadata'"), [{ Value: 'FULL' }])
+  t.match(await ask(server.url, 'select @@tmpdir as folder'), [{ folder: join(server.dataDir, 'tmp') }])
   await t.rejects(ask(server.url.replace('secret', 'wrong'), 'select 1'), { code: 'ER_ACCESS_DENIED_ERROR' })
   await ask(server.url, 'create database shop; create table shop.t (id int primary key); insert into shop.t values (7)')
   await server.kill()
