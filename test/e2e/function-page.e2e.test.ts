@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { chromium } from 'playwright-core'
 import t from 'tap'
 import { lookForChromium } from '../../ops/local/chromium.ts'
@@ -67,6 +68,8 @@ t.test(
     await shown('#answer', '<b>oolong=black</b> s3cret-of-mine')
     t.equal(await page.locator('#answer b').count(), 0, 'what a function answers is text')
 
+    // Who is quicker than the answer does not lose what he writes.
+    await page.route('**/scripts/greet/triggers', (route) => delay(500).then(() => route.continue()))
     await page.click('role=tab[name=Triggers]')
     await page.fill('#trigger-list', '[{"name": "tick", "cron": "not a time"}]')
     await page.click('text=Save triggers')

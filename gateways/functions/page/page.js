@@ -83,10 +83,7 @@ async function showTab() {
   if (current === null) return
   if (tab === 'logs') await showLogs()
   if (tab === 'env') await showEnv()
-  if (tab === 'triggers') {
-    const { triggers } = await get(path('scripts', current, 'triggers'))
-    one('#trigger-list').value = pretty(triggers.map(({ nextAt, ...trigger }) => trigger))
-  }
+  if (tab === 'triggers') await showTriggers()
   if (tab === 'revisions') await showRevisions()
 }
 
@@ -107,12 +104,33 @@ async function showLogs() {
   follow(path('scripts', current, 'logs'), (line) => line && add(line), signal).catch(() => undefined)
 }
 
+/** What is written into a field before it shows what there is would be lost. */
+async function filling(fields, fill) {
+  for (const field of fields) field.readOnly = true
+  try {
+    await fill()
+  } finally {
+    for (const field of fields) field.readOnly = false
+  }
+}
+
+async function showTriggers() {
+  const list = one('#trigger-list')
+  await filling([list], async () => {
+    const { triggers } = await get(path('scripts', current, 'triggers'))
+    list.value = pretty(triggers.map(({ nextAt, ...trigger }) => trigger))
+  })
+}
+
 async function showEnv() {
-  const { variables, secrets } = await get(path('scripts', current, 'env'))
-  one('#variables').value = Object.entries(variables)
-    .map(([name, value]) => `${name}=${value}`)
-    .join('\n')
-  one('#secrets').value = secrets.map((name) => `${name}=`).join('\n')
+  const [plain, secret] = [one('#variables'), one('#secrets')]
+  await filling([plain, secret], async () => {
+    const { variables, secrets } = await get(path('scripts', current, 'env'))
+    plain.value = Object.entries(variables)
+      .map(([name, value]) => `${name}=${value}`)
+      .join('\n')
+    secret.value = secrets.map((name) => `${name}=`).join('\n')
+  })
 }
 
 async function showRevisions() {
