@@ -70,8 +70,11 @@ t.test(
 
     // Who is quicker than the answer does not lose what he writes.
     await page.route('**/scripts/greet/triggers', (route) => delay(500).then(() => route.continue()))
+    const listed = page.waitForResponse('**/scripts/greet/triggers')
     await page.click('role=tab[name=Triggers]')
     await page.fill('#trigger-list', '[{"name": "tick", "cron": "not a time"}]')
+    await (await listed).finished()
+    await delay(100)
     await page.click('text=Save triggers')
     await shown('#told[data-kind=error]', /cron/)
 
