@@ -159,11 +159,13 @@ else {
     await enableMysqlStatistics(ground.control, node)
     await enableMysqlStatistics(ground.control, node)
     for (let n = 0; n < 3; n++) await ask('select count(*) as n from item')
-    const top = await readMysqlTopQueries(node, 20)
-    t.match(
-      top.find(({ query }) => /COUNT.*item/i.test(query)),
-      { calls: 3, rows: 3 },
-    )
+    for (;;) {
+      const counted = (await readMysqlTopQueries(node, 20)).find(({ query }) => /COUNT.*item/i.test(query))
+      // The server counts a statement when its answer is out.
+      if ((counted?.calls ?? 0) < 3) continue
+      t.match(counted, { calls: 3, rows: 3 })
+      break
+    }
     const sample = await readMysqlSample(node)
     t.ok(sample.queries !== null && sample.queries.calls >= 3 && sample.databaseBytes > 0)
     t.match(await readMysqlSummary(node), { available: true, unavailableReason: null })
