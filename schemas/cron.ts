@@ -36,3 +36,13 @@ export function cronMistake(time: CronTime, now: number): string | null {
 function schedule({ cron, timezone = 'UTC' }: CronTime): Cron {
   return new Cron(cron, { timezone, paused: true, mode: '5-or-6-parts' })
 }
+
+/** Whether it is a name of IANA's that this runtime knows, such as Europe/Stockholm. */
+export function isTimeZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
+}

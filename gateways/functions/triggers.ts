@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { Value } from 'typebox/value'
-import { cronMistake, nextTick } from '../../schemas/cron.ts'
+import { cronMistake, isTimeZone, nextTick } from '../../schemas/cron.ts'
 import { decideSetTriggers } from '../../schemas/functions/function.ts'
 import { ChangeTrigger, CronTrigger, isCron, maxTriggers, type Trigger } from '../../schemas/functions/trigger.ts'
 import { functionId, invalid, readObject } from './request.ts'
@@ -68,13 +68,4 @@ function checkCron(trigger: CronTrigger, place: string): void {
   if (!isTimeZone(timezone)) throw invalid(`${place}.timezone must be an IANA name such as Europe/Stockholm`)
   const mistake = cronMistake(trigger, Date.now())
   if (mistake !== null) throw invalid(`${place}.cron${mistake.startsWith('will') ? '' : ':'} ${mistake}`)
-}
-
-function isTimeZone(name: string): boolean {
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: name })
-    return true
-  } catch {
-    return false
-  }
 }

@@ -1,6 +1,6 @@
 import { type Static, type TSchema, Type } from 'typebox'
 import { platformRoots } from '../../bus/message.ts'
-import { cronMistake } from '../cron.ts'
+import { cronMistake, isTimeZone } from '../cron.ts'
 import { parseDuration } from './duration.ts'
 
 /** How many of the ticks that were missed are made up for at the most. */
@@ -185,13 +185,4 @@ export function triggerMistake(
     return ownSubjects.test(subject) ? at('subject', "is one of the platform's or the server's own") : null
   }
   return null
-}
-
-function isTimeZone(name: string): boolean {
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: name })
-    return true
-  } catch {
-    return false
-  }
 }

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { readObject } from '../../gateways/functions/request.ts'
 import { namesMistake } from '../../gateways/http/json-names.ts'
-import { bodyOf } from '../../gateways/http/request.ts'
+import { bodyOf, parsedBody } from '../../gateways/http/request.ts'
 import { createHttpServer } from '../../gateways/http/server.ts'
 import { refuseUnreadQueries } from '../../gateways/http/unread-queries.ts'
 
@@ -49,4 +50,17 @@ t.test('requests with such names, and with parameters that nothing reads, are re
   for (const url of ['/one?ticket=x', '/one']) t.same(await asked('POST', url, '{}'), taken)
   for (const url of ['/some?a=1', '/healthz?now=1', '/other?a=1']) t.same(await asked('GET', url), taken)
   t.same(await asked('GET', '/some%zz'), refused('path', 'The URL has a malformed percent escape'))
+})
+
+t.test('what is wrong with a body is said without what stands around it, which may be a secret', async (t) => {
+  for (const text of [
+    '{"secrets": {"TOKEN": s3cret-of-mine}}',
+    `{"password": "s3cret-of-mine", ${'x'.repeat(50)}}`,
+    's3cret-of-mine',
+  ]) {
+    for (const read of [() => parsedBody(text), () => readObject(Buffer.from(text), ['secrets'])]) {
+      const refused = (t.throws(read, { name: 'Rejected', message: /is not JSON: ./ }) as unknown as Error).message
+      t.notMatch(refused, /s3cret|of-mine/, refused)
+    }
+  }
 })
